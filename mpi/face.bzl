@@ -51,7 +51,7 @@ def mpi_libraries(faces):
 def _face(face, names):
     """Makes libraries of these names, FACE_calls, which is what they jump to, and FACE, their mpi.h."""
     _made(face, "header", face + "/mpi.h")
-    _made(face, "entries", face + "/entries.c")
+    _made(face, "entries", face + "/entries.cc")
     _made(face, "library", face + "/library.c")
     native.cc_library(
         name = face,
@@ -61,7 +61,7 @@ def _face(face, names):
     )
     native.cc_library(
         name = face + "_calls",
-        srcs = [face + "/entries.c"] + native.glob([
+        srcs = [face + "/entries.cc"] + native.glob([
             "calls/*.cc",
             "core/*.cc",
             "core/*.h",

@@ -13,11 +13,9 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
 
-namespace rondo_mpi {
-int last_used_code();  // calls/errors.cc
-}
+namespace rondo_mpi::calls {
 
-using namespace rondo_mpi;
+int last_used_code();  // calls/errors.cc
 
 namespace {
 
@@ -66,10 +64,8 @@ Keyvals& keyvals() {
 }
 
 template <typename Copy, typename Delete>
-int create_keyval(const char* call, Holder holder, Copy* copy_fn, Delete* delete_fn, int* keyval, void* state) {
-  return run(call, [&] {
-    *keyval = keyvals().create(holder, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), state);
-  });
+int create_keyval(Holder holder, Copy* copy_fn, Delete* delete_fn, void* state) {
+  return keyvals().create(holder, reinterpret_cast<void*>(copy_fn), reinterpret_cast<void*>(delete_fn), state);
 }
 
 // What the ABI predefines on MPI_COMM_WORLD and all others; nullptr: `id` is none of it. The memory lives to the end of
@@ -131,108 +127,83 @@ std::string cut_name(const char* name) { return std::string(name).substr(0, MPI_
 
 }  // namespace
 
-int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function* copy_fn, MPI_Comm_delete_attr_function* delete_fn, int* keyval,
-                           void* extra_state) {
-  return create_keyval(__func__, Holder::kComm, copy_fn, delete_fn, keyval, extra_state);
+void MPI_Comm_create_keyval(MPI_Comm_copy_attr_function* copy_fn, MPI_Comm_delete_attr_function* delete_fn, int* keyval,
+                            void* extra_state) {
+  *keyval = create_keyval(Holder::kComm, copy_fn, delete_fn, extra_state);
 }
-int MPI_Type_create_keyval(MPI_Type_copy_attr_function* copy_fn, MPI_Type_delete_attr_function* delete_fn, int* keyval,
-                           void* extra_state) {
-  return create_keyval(__func__, Holder::kType, copy_fn, delete_fn, keyval, extra_state);
+void MPI_Type_create_keyval(MPI_Type_copy_attr_function* copy_fn, MPI_Type_delete_attr_function* delete_fn, int* keyval,
+                            void* extra_state) {
+  *keyval = create_keyval(Holder::kType, copy_fn, delete_fn, extra_state);
 }
 // Values that are set stay, and their functions are still called.
-int MPI_Comm_free_keyval(int* keyval) {
-  return run(__func__, [&] { keyvals().free(Holder::kComm, keyval); });
-}
-int MPI_Type_free_keyval(int* keyval) {
-  return run(__func__, [&] { keyvals().free(Holder::kType, keyval); });
-}
+void MPI_Comm_free_keyval(int* keyval) { keyvals().free(Holder::kComm, keyval); }
+void MPI_Type_free_keyval(int* keyval) { keyvals().free(Holder::kType, keyval); }
 // A second value for one keyval replaces the first, whose delete function runs.
-int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void* value) {
-  return on(comm, __func__, [&] { set(Holder::kComm, comm, comm_of(comm).attributes, keyval, value); });
+void MPI_Comm_set_attr(MPI_Comm comm, int keyval, void* value) {
+  set(Holder::kComm, comm, comm_of(comm).attributes, keyval, value);
 }
-int MPI_Type_set_attr(MPI_Datatype type, int keyval, void* value) {
-  return run(__func__, [&] { set(Holder::kType, type, type_of(type).attributes, keyval, value); });
+void MPI_Type_set_attr(MPI_Datatype type, int keyval, void* value) {
+  set(Holder::kType, type, type_of(type).attributes, keyval, value);
 }
 // MPI has the predefined attributes on MPI_COMM_WORLD; here every communicator has them.
-int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    if (const int* fixed = predefined(keyval); fixed != nullptr) {
-      *static_cast<const int**>(value) = fixed;
-      *flag = 1;
-      return;
-    }
-    get(Holder::kComm, of.attributes, keyval, value, flag);
-  });
+void MPI_Comm_get_attr(MPI_Comm comm, int keyval, void* value, int* flag) {
+  Comm& of = comm_of(comm);
+  if (const int* fixed = predefined(keyval); fixed != nullptr) {
+    *static_cast<const int**>(value) = fixed;
+    *flag = 1;
+    return;
+  }
+  get(Holder::kComm, of.attributes, keyval, value, flag);
 }
-int MPI_Type_get_attr(MPI_Datatype type, int keyval, void* value, int* flag) {
-  return run(__func__, [&] { get(Holder::kType, type_of(type).attributes, keyval, value, flag); });
+void MPI_Type_get_attr(MPI_Datatype type, int keyval, void* value, int* flag) {
+  get(Holder::kType, type_of(type).attributes, keyval, value, flag);
 }
-int MPI_Comm_delete_attr(MPI_Comm comm, int keyval) {
-  return on(comm, __func__, [&] { remove(comm, comm_of(comm).attributes, keyval); });
-}
-int MPI_Type_delete_attr(MPI_Datatype type, int keyval) {
-  return run(__func__, [&] { remove(type, type_of(type).attributes, keyval); });
-}
+void MPI_Comm_delete_attr(MPI_Comm comm, int keyval) { remove(comm, comm_of(comm).attributes, keyval); }
+void MPI_Type_delete_attr(MPI_Datatype type, int keyval) { remove(type, type_of(type).attributes, keyval); }
 
-int MPI_Win_create_keyval(MPI_Win_copy_attr_function* copy_fn, MPI_Win_delete_attr_function* delete_fn, int* keyval,
-                          void* extra_state) {
-  return create_keyval(__func__, Holder::kWin, copy_fn, delete_fn, keyval, extra_state);
+void MPI_Win_create_keyval(MPI_Win_copy_attr_function* copy_fn, MPI_Win_delete_attr_function* delete_fn, int* keyval,
+                           void* extra_state) {
+  *keyval = create_keyval(Holder::kWin, copy_fn, delete_fn, extra_state);
 }
-int MPI_Win_free_keyval(int* keyval) {
-  return run(__func__, [&] { keyvals().free(Holder::kWin, keyval); });
-}
-int MPI_Win_set_attr(MPI_Win win, int keyval, void* value) {
-  return on_win(win, __func__, [&] { set(Holder::kWin, win, object(world().windows, win).attributes, keyval, value); });
+void MPI_Win_free_keyval(int* keyval) { keyvals().free(Holder::kWin, keyval); }
+void MPI_Win_set_attr(MPI_Win win, int keyval, void* value) {
+  set(Holder::kWin, win, object(world().windows, win).attributes, keyval, value);
 }
 // MPI_WIN_BASE gives an address itself; the others give the address of a value, which lives as long as the window.
-int MPI_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag) {
-  return on_win(win, __func__, [&] {
-    Window& of = object(world().windows, win);
-    void* fixed = nullptr;
-    if (keyval == MPI_WIN_SIZE) fixed = &of.size;
-    if (keyval == MPI_WIN_DISP_UNIT) fixed = &of.unit;
-    if (keyval == MPI_WIN_CREATE_FLAVOR) fixed = &of.flavor;
-    if (keyval == MPI_WIN_MODEL) fixed = &of.model;
-    if (fixed == nullptr && keyval != MPI_WIN_BASE) return get(Holder::kWin, of.attributes, keyval, value, flag);
-    *static_cast<void**>(value) = keyval == MPI_WIN_BASE ? of.part(of.comm().rank).base : fixed;
-    *flag = 1;
-  });
+void MPI_Win_get_attr(MPI_Win win, int keyval, void* value, int* flag) {
+  Window& of = object(world().windows, win);
+  void* fixed = nullptr;
+  if (keyval == MPI_WIN_SIZE) fixed = &of.size;
+  if (keyval == MPI_WIN_DISP_UNIT) fixed = &of.unit;
+  if (keyval == MPI_WIN_CREATE_FLAVOR) fixed = &of.flavor;
+  if (keyval == MPI_WIN_MODEL) fixed = &of.model;
+  if (fixed == nullptr && keyval != MPI_WIN_BASE) return get(Holder::kWin, of.attributes, keyval, value, flag);
+  *static_cast<void**>(value) = keyval == MPI_WIN_BASE ? of.part(of.comm().rank).base : fixed;
+  *flag = 1;
 }
-int MPI_Win_delete_attr(MPI_Win win, int keyval) {
-  return on_win(win, __func__, [&] { remove(win, object(world().windows, win).attributes, keyval); });
-}
-int MPI_Win_set_name(MPI_Win win, const char* name) {
-  return on_win(win, __func__, [&] { object(world().windows, win).name = cut_name(name); });
-}
-int MPI_Win_get_name(MPI_Win win, char* name, int* resultlen) {
-  return on_win(win, __func__, [&] {
-    if (win == MPI_WIN_NULL) return copy_text("MPI_WIN_NULL", name, resultlen);
-    copy_text(object(world().windows, win).name.get(), name, resultlen);
-  });
+void MPI_Win_delete_attr(MPI_Win win, int keyval) { remove(win, object(world().windows, win).attributes, keyval); }
+void MPI_Win_set_name(MPI_Win win, const char* name) { object(world().windows, win).name = cut_name(name); }
+void MPI_Win_get_name(MPI_Win win, char* name, int* resultlen) {
+  if (win == MPI_WIN_NULL) return copy_text("MPI_WIN_NULL", name, resultlen);
+  copy_text(object(world().windows, win).name.get(), name, resultlen);
 }
 
-int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
-  return on(comm, __func__, [&] { comm_of(comm).name = cut_name(name); });
+void MPI_Comm_set_name(MPI_Comm comm, const char* name) { comm_of(comm).name = cut_name(name); }
+void MPI_Comm_get_name(MPI_Comm comm, char* name, int* resultlen) {
+  if (comm == MPI_COMM_NULL) return copy_text("MPI_COMM_NULL", name, resultlen);
+  copy_text(comm_of(comm).name.get(), name, resultlen);
 }
-int MPI_Comm_get_name(MPI_Comm comm, char* name, int* resultlen) {
-  return on(comm, __func__, [&] {
-    if (comm == MPI_COMM_NULL) return copy_text("MPI_COMM_NULL", name, resultlen);
-    copy_text(comm_of(comm).name.get(), name, resultlen);
-  });
+void MPI_Type_set_name(MPI_Datatype type, const char* name) { type_of(type).name = cut_name(name); }
+void MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
+  if (type == MPI_DATATYPE_NULL) return copy_text("MPI_DATATYPE_NULL", name, resultlen);
+  copy_text(type_of(type).name.get(), name, resultlen);
 }
-int MPI_Type_set_name(MPI_Datatype type, const char* name) {
-  return run(__func__, [&] { type_of(type).name = cut_name(name); });
-}
-int MPI_Type_get_name(MPI_Datatype type, char* name, int* resultlen) {
-  return run(__func__, [&] {
-    if (type == MPI_DATATYPE_NULL) return copy_text("MPI_DATATYPE_NULL", name, resultlen);
-    copy_text(type_of(type).name.get(), name, resultlen);
-  });
-}
+
+}  // namespace rondo_mpi::calls
 
 // --- Infos
 
+namespace rondo_mpi {
 namespace {
 
 // Throws MPI_ERR_INFO_KEY.
@@ -241,11 +212,11 @@ std::string key_of(const char* key) {
           "the key is empty, or longer than MPI_MAX_INFO_KEY");
   return key;
 }
-auto find(Info::Entries& entries, const std::string& key) {
+auto entry_of(Info::Entries& entries, const std::string& key) {
   return std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == key; });
 }
 void put(Info::Entries& entries, const std::string& key, const std::string& value) {
-  if (const auto entry = find(entries, key); entry != entries.end()) {
+  if (const auto entry = entry_of(entries, key); entry != entries.end()) {
     entry->second = value;
   } else {
     entries.emplace_back(key, value);
@@ -254,7 +225,6 @@ void put(Info::Entries& entries, const std::string& key, const std::string& valu
 
 }  // namespace
 
-namespace rondo_mpi {
 void copy_text(const std::string& text, char* to, int* length) {
   std::memcpy(to, text.c_str(), text.size() + 1);
   *length = static_cast<int>(text.size());
@@ -279,84 +249,67 @@ void take_hints(Info& into, const Info::Entries& from, Hints known) {
     into.entries.with([&, key = key, value = value](Info::Entries& entries) { put(entries, key, value); });
   }
 }
+
 }  // namespace rondo_mpi
 
-int MPI_Info_create(MPI_Info* info) {
-  return run(__func__, [&] { *info = new_info({}); });
-}
+namespace rondo_mpi::calls {
+
+void MPI_Info_create(MPI_Info* info) { *info = new_info({}); }
 // MPI_INFO_ENV is empty, too: Rondo tells nothing about how it was started.
-int MPI_Info_create_env(int, char*[], MPI_Info* info) { return MPI_Info_create(info); }
+void MPI_Info_create_env(int, char*[], MPI_Info* info) { calls::MPI_Info_create(info); }
 // The copy is independent from then on.
-int MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) {
-  return run(__func__, [&] { *newinfo = new_info(info_of(info).entries.get()); });
-}
+void MPI_Info_dup(MPI_Info info, MPI_Info* newinfo) { *newinfo = new_info(info_of(info).entries.get()); }
 // Objects have taken copies of its hints.
-int MPI_Info_free(MPI_Info* info) {
-  return run(__func__, [&] {
-    info_of(*info);
-    require(!world().infos.predefined(*info), MPI_ERR_INFO, "a predefined info cannot be freed");
-    world().infos.remove(*info);
-    *info = MPI_INFO_NULL;
-  });
+void MPI_Info_free(MPI_Info* info) {
+  info_of(*info);
+  require(!world().infos.predefined(*info), MPI_ERR_INFO, "a predefined info cannot be freed");
+  world().infos.remove(*info);
+  *info = MPI_INFO_NULL;
 }
-int MPI_Info_set(MPI_Info info, const char* key, const char* value) {
-  return run(__func__, [&] {
-    Info& of = info_of(info);
-    const std::string name = key_of(key);
-    require(value != nullptr && std::strlen(value) <= MPI_MAX_INFO_VAL, MPI_ERR_INFO_VALUE,
-            "the value is longer than MPI_MAX_INFO_VAL");
-    of.entries.with([&](Info::Entries& entries) { put(entries, name, value); });
-  });
+void MPI_Info_set(MPI_Info info, const char* key, const char* value) {
+  Info& of = info_of(info);
+  const std::string name = key_of(key);
+  require(value != nullptr && std::strlen(value) <= MPI_MAX_INFO_VAL, MPI_ERR_INFO_VALUE,
+          "the value is longer than MPI_MAX_INFO_VAL");
+  of.entries.with([&](Info::Entries& entries) { put(entries, name, value); });
 }
 // MPI_ERR_INFO_NOKEY is an error here, where MPI_Info_get() gives a flag.
-int MPI_Info_delete(MPI_Info info, const char* key) {
-  return run(__func__, [&] {
-    const std::string name = key_of(key);
-    info_of(info).entries.with([&](Info::Entries& entries) {
-      const auto entry = find(entries, name);
-      require(entry != entries.end(), MPI_ERR_INFO_NOKEY, "the info has no such key");
-      entries.erase(entry);
-    });
+void MPI_Info_delete(MPI_Info info, const char* key) {
+  const std::string name = key_of(key);
+  info_of(info).entries.with([&](Info::Entries& entries) {
+    const auto entry = entry_of(entries, name);
+    require(entry != entries.end(), MPI_ERR_INFO_NOKEY, "the info has no such key");
+    entries.erase(entry);
   });
 }
 // *buflen becomes what the whole value takes, with its zero byte.
-int MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
-  return run(__func__, [&] {
-    Info::Entries entries = info_of(info).entries.get();
-    const auto entry = find(entries, key_of(key));
-    *flag = entry != entries.end();
-    if (!*flag) return;
-    copy_beginning(entry->second, value, buflen);
-  });
+void MPI_Info_get_string(MPI_Info info, const char* key, int* buflen, char* value, int* flag) {
+  Info::Entries entries = info_of(info).entries.get();
+  const auto entry = entry_of(entries, key_of(key));
+  *flag = entry != entries.end();
+  if (!*flag) return;
+  copy_beginning(entry->second, value, buflen);
 }
 // valuelen is without the zero byte, and the buffer has one byte more.
-int MPI_Info_get(MPI_Info info, const char* key, int valuelen, char* value, int* flag) {
+void MPI_Info_get(MPI_Info info, const char* key, int valuelen, char* value, int* flag) {
   int length = valuelen + 1;
-  return MPI_Info_get_string(info, key, &length, value, flag);
+  calls::MPI_Info_get_string(info, key, &length, value, flag);
 }
-int MPI_Info_get_valuelen(MPI_Info info, const char* key, int* valuelen, int* flag) {
-  return run(__func__, [&] {
-    Info::Entries entries = info_of(info).entries.get();
-    const auto entry = find(entries, key_of(key));
-    *flag = entry != entries.end();
-    if (*flag) *valuelen = static_cast<int>(entry->second.size());
-  });
+void MPI_Info_get_valuelen(MPI_Info info, const char* key, int* valuelen, int* flag) {
+  Info::Entries entries = info_of(info).entries.get();
+  const auto entry = entry_of(entries, key_of(key));
+  *flag = entry != entries.end();
+  if (*flag) *valuelen = static_cast<int>(entry->second.size());
 }
-int MPI_Info_get_nkeys(MPI_Info info, int* nkeys) {
-  return run(__func__, [&] { *nkeys = static_cast<int>(info_of(info).entries.get().size()); });
-}
+void MPI_Info_get_nkeys(MPI_Info info, int* nkeys) { *nkeys = static_cast<int>(info_of(info).entries.get().size()); }
 // Keys are in the order of their first setting, which stays until one is deleted.
-int MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
-  return run(__func__, [&] {
-    const Info::Entries entries = info_of(info).entries.get();
-    require(n >= 0 && static_cast<size_t>(n) < entries.size(), MPI_ERR_ARG, "the info has fewer keys");
-    std::strcpy(key, entries[static_cast<size_t>(n)].first.c_str());
-  });
+void MPI_Info_get_nthkey(MPI_Info info, int n, char* key) {
+  const Info::Entries entries = info_of(info).entries.get();
+  require(n >= 0 && static_cast<size_t>(n) < entries.size(), MPI_ERR_ARG, "the info has fewer keys");
+  std::strcpy(key, entries[static_cast<size_t>(n)].first.c_str());
 }
 // A local call here: no hint changes what ranks do together.
-int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
-  return on(comm, __func__, [&] { take_hints(comm_of(comm).info, hints_of(info), kCommHints); });
-}
-int MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) {
-  return on(comm, __func__, [&] { *info = new_info(comm_of(comm).info.entries.get()); });
-}
+void MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) { take_hints(comm_of(comm).info, hints_of(info), kCommHints); }
+void MPI_Comm_get_info(MPI_Comm comm, MPI_Info* info) { *info = new_info(comm_of(comm).info.entries.get()); }
+
+}  // namespace rondo_mpi::calls

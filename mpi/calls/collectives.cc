@@ -15,54 +15,47 @@
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // The blocking form: runs the call to its end. call(comm) reads the arguments, and what it returns runs the collective.
 template <typename Call>
-int block(const char* name, MPI_Comm comm, const Call& call) {
-  return on(comm, name, [&] {
-    Collective collective(comm_of(comm));
-    call(comm_of(comm))(collective);
-    if (const auto finish = collective.finish()) finish();
-  });
+void block(MPI_Comm comm, const Call& call) {
+  Collective collective(comm_of(comm));
+  call(comm_of(comm))(collective);
+  if (const auto finish = collective.finish()) finish();
 }
 
 // The nonblocking form. finish() unpacks the output when the work is over. Where add_request() throws, the call goes
 // on: its memory is the request's (request.cc).
 template <typename Call>
-int begin(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
-  return on(comm, name, [&] {
-    auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
-    Collective collective(*made->comm, *made->comm->engine);
-    call (*made->comm)(collective);
-    made->work = collective.work();
-    made->finish = collective.finish();
-    *request = add_request(std::move(made));
-  });
+void begin(MPI_Comm comm, MPI_Request* request, const Call& call) {
+  auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
+  Collective collective(*made->comm, *made->comm->engine);
+  call (*made->comm)(collective);
+  made->work = collective.work();
+  made->finish = collective.finish();
+  *request = add_request(std::move(made));
 }
 
 // The persistent form. Arguments are read now. Each MPI_Start starts the call, in an engine communicator of its own.
 // The channel is opened before the arguments are read: a rank that refuses its own has taken its place in the series,
 // so later requests still meet.
 template <typename Call>
-int prepare(const char* name, MPI_Comm comm, MPI_Request* request, const Call& call) {
-  return on(comm, name, [&] {
-    auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
-    made->persistent = true;
-    made->active = false;
-    // It meets what the other ranks have made by the call in the same place, in whatever order they start them.
-    Channel channel = open_channel(*made->comm, Series::kPersistent);
-    made->channel = std::move(channel.engine);
-    made->start = [launch = call(*made->comm)](Request& started) {
-      Collective collective(*started.comm, *started.channel);
-      launch(collective);
-      started.work = collective.work();
-      started.finish = collective.finish();
-    };
-    *request = add_request(std::move(made));
-  });
+void prepare(MPI_Comm comm, MPI_Request* request, const Call& call) {
+  auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
+  made->persistent = true;
+  made->active = false;
+  // It meets what the other ranks have made by the call in the same place, in whatever order they start them.
+  Channel channel = open_channel(*made->comm, Series::kPersistent);
+  made->channel = std::move(channel.engine);
+  made->start = [launch = call(*made->comm)](Request& started) {
+    Collective collective(*started.comm, *started.channel);
+    launch(collective);
+    started.work = collective.work();
+    started.finish = collective.finish();
+  };
+  *request = add_request(std::move(made));
 }
 
 // Arguments as the core takes them. The type of a buffer that says MPI_IN_PLACE is not read.
@@ -115,14 +108,12 @@ Data reduced(const void* at, MPI_Count count, MPI_Datatype type) {
 
 }  // namespace
 
-// Entry points of one collective, whose parameters PARAMS are. BODY takes the arguments as `of`, the communicator,
+// The calls of one collective, whose parameters PARAMS are. BODY takes the arguments as `of`, the communicator,
 // needs them, and returns what starts the collective: once, or each time that a persistent one is started.
-#define ENTRIES(Name, name, suffix, PARAMS, BODY)                                                        \
-  int MPI_##Name##suffix(PARAMS) { return block(__func__, comm, BODY); }                                 \
-  int MPI_I##name##suffix(PARAMS, MPI_Request* request) { return begin(__func__, comm, request, BODY); } \
-  int MPI_##Name##_init##suffix(PARAMS, MPI_Info, MPI_Request* request) {                                \
-    return prepare(__func__, comm, request, BODY);                                                       \
-  }
+#define ENTRIES(Name, name, suffix, PARAMS, BODY)                                        \
+  void MPI_##Name##suffix(PARAMS) { block(comm, BODY); }                                 \
+  void MPI_I##name##suffix(PARAMS, MPI_Request* request) { begin(comm, request, BODY); } \
+  void MPI_##Name##_init##suffix(PARAMS, MPI_Info, MPI_Request* request) { prepare(comm, request, BODY); }
 #define BODY(...) [=]([[maybe_unused]] Comm& of) { __VA_ARGS__ }
 // The function that it returns shares datatypes and operation, so a persistent call may start after the program has
 // freed them.
@@ -246,11 +237,9 @@ COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, REDUCE_SCATTER_BLOCK, {
 namespace {
 const auto kBarrier = [](Comm&) { return [](Collective& collective) { collective.barrier(); }; };
 }  // namespace
-int MPI_Barrier(MPI_Comm comm) { return block(__func__, comm, kBarrier); }
-int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) { return begin(__func__, comm, request, kBarrier); }
-int MPI_Barrier_init(MPI_Comm comm, MPI_Info, MPI_Request* request) {
-  return prepare(__func__, comm, request, kBarrier);
-}
+void MPI_Barrier(MPI_Comm comm) { block(comm, kBarrier); }
+void MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) { begin(comm, request, kBarrier); }
+void MPI_Barrier_init(MPI_Comm comm, MPI_Info, MPI_Request* request) { prepare(comm, request, kBarrier); }
 
 // --- With the neighbors of a topology
 
@@ -319,3 +308,5 @@ COLLECTIVE_V(Neighbor_alltoallw, neighbor_alltoallw, NEIGHBOR_ALLTOALLW, {
   const auto in = IN(at_block(data(recvbuf, recvcounts[i], recvtype[i]), rdispls[i]));
   LAUNCH(exchange(out, in))
 })
+
+}  // namespace rondo_mpi::calls

@@ -14,8 +14,7 @@
 #include "mpi/core/request.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // The place of a rank in a list; MPI_UNDEFINED: it has none.
@@ -171,69 +170,56 @@ void free_comm(MPI_Comm* comm) {
 
 }  // namespace
 
-int MPI_Comm_size(MPI_Comm comm, int* size) {
-  return on(comm, __func__, [&] { *size = comm_of(comm).size(); });
+void MPI_Comm_size(MPI_Comm comm, int* size) { *size = comm_of(comm).size(); }
+void MPI_Comm_rank(MPI_Comm comm, int* rank) { *rank = comm_of(comm).rank; }
+void MPI_Comm_remote_size(MPI_Comm comm, int* size) {
+  require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
+  *size = comm_of(comm).peers();
 }
-int MPI_Comm_rank(MPI_Comm comm, int* rank) {
-  return on(comm, __func__, [&] { *rank = comm_of(comm).rank; });
-}
-int MPI_Comm_remote_size(MPI_Comm comm, int* size) {
-  return on(comm, __func__, [&] {
-    require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
-    *size = comm_of(comm).peers();
-  });
-}
-int MPI_Comm_test_inter(MPI_Comm comm, int* flag) {
-  return on(comm, __func__, [&] { *flag = comm_of(comm).inter; });
-}
+void MPI_Comm_test_inter(MPI_Comm comm, int* flag) { *flag = comm_of(comm).inter; }
 // A copy of the ranks: the group outlives the communicator.
-int MPI_Comm_group(MPI_Comm comm, MPI_Group* group) {
-  return on(comm, __func__, [&] { *group = publish_group(comm_of(comm).members, comm_of(comm).session); });
+void MPI_Comm_group(MPI_Comm comm, MPI_Group* group) {
+  *group = publish_group(comm_of(comm).members, comm_of(comm).session);
 }
-int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group* group) {
-  return on(comm, __func__, [&] {
-    require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
-    *group = publish_group(comm_of(comm).remote, comm_of(comm).session);
-  });
+void MPI_Comm_remote_group(MPI_Comm comm, MPI_Group* group) {
+  require(comm_of(comm).inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
+  *group = publish_group(comm_of(comm).remote, comm_of(comm).session);
 }
 // MPI_CONGRUENT: the same ranks in the same order, but not the same communicator.
-int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
-  return on(comm1, __func__, [&] {
-    const Comm &a = comm_of(comm1), &b = comm_of(comm2);
-    if (&a == &b) {
-      *result = MPI_IDENT;
-    } else if (a.inter != b.inter) {
-      *result = MPI_UNEQUAL;
-    } else {
-      const int members = compare(a.members, b.members), remote = compare(a.remote, b.remote);
-      *result = members == MPI_UNEQUAL || remote == MPI_UNEQUAL ? MPI_UNEQUAL
-                : members == MPI_IDENT && remote == MPI_IDENT   ? MPI_CONGRUENT
-                                                                : MPI_SIMILAR;
-    }
-  });
+void MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int* result) {
+  const Comm &a = comm_of(comm1), &b = comm_of(comm2);
+  if (&a == &b) {
+    *result = MPI_IDENT;
+  } else if (a.inter != b.inter) {
+    *result = MPI_UNEQUAL;
+  } else {
+    const int members = compare(a.members, b.members), remote = compare(a.remote, b.remote);
+    *result = members == MPI_UNEQUAL || remote == MPI_UNEQUAL ? MPI_UNEQUAL
+              : members == MPI_IDENT && remote == MPI_IDENT   ? MPI_CONGRUENT
+                                                              : MPI_SIMILAR;
+  }
 }
 
 // Collective. Topology, error handler and hints go along, attributes as their copy functions say, and the name does
 // not.
-int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
+void MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;  // also after an error
-  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm)); });
+  *newcomm = dup(comm_of(comm));
 }
-int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+void MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   *newcomm = MPI_COMM_NULL;
-  return on(comm, __func__, [&] { *newcomm = dup(comm_of(comm), info); });
+  *newcomm = dup(comm_of(comm), info);
 }
 // *newcomm is set at once. It may be used when the request is over.
-int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
-  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), newcomm); });
+void MPI_Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  *request = start_dup(comm_of(comm), newcomm);
 }
-int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
-  return on(comm, __func__, [&] { *request = start_dup(comm_of(comm), newcomm, info); });
+void MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
+  *request = start_dup(comm_of(comm), newcomm, info);
 }
 // Each color forms a communicator of its ranks by key; MPI_UNDEFINED gives MPI_COMM_NULL.
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
-  return on(comm, __func__,
-            [&] { *newcomm = publish(split(comm_of(comm), [&](Choice& own) { own.color = color, own.key = key; })); });
+void MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  *newcomm = publish(split(comm_of(comm), [&](Choice& own) { own.color = color, own.key = key; }));
 }
 namespace {
 // The first rank of the engine that shares memory with this one, or this one. So ranks that MPI_Win_allocate_shared()
@@ -247,57 +233,51 @@ int color_of_memory(const Comm& comm) {
 }
 }  // namespace
 // Collective. All ranks give one kind, or MPI_UNDEFINED.
-int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    *newcomm = publish(split(of, [&](Choice& own) {
-      const bool guided = split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED;
-      require(guided || split_type == MPI_COMM_TYPE_SHARED || split_type == MPI_UNDEFINED ||
-                  split_type == MPI_COMM_TYPE_HW_UNGUIDED,
-              MPI_ERR_ARG, "the kind of split is not known");
-      const std::pair<std::string, std::string> memory{"mpi_hw_resource_type", "mpi_shared_memory"};
-      const Info::Entries hints = guided ? hints_of(info) : Info::Entries{};
-      const bool shared =
-          split_type == MPI_COMM_TYPE_SHARED || std::find(hints.begin(), hints.end(), memory) != hints.end();
-      // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
-      own.color = shared ? color_of_memory(of) : MPI_UNDEFINED;
-      own.key = key;
-    }));
-  });
+void MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
+  Comm& of = comm_of(comm);
+  *newcomm = publish(split(of, [&](Choice& own) {
+    const bool guided = split_type == MPI_COMM_TYPE_HW_GUIDED || split_type == MPI_COMM_TYPE_RESOURCE_GUIDED;
+    require(guided || split_type == MPI_COMM_TYPE_SHARED || split_type == MPI_UNDEFINED ||
+                split_type == MPI_COMM_TYPE_HW_UNGUIDED,
+            MPI_ERR_ARG, "the kind of split is not known");
+    const std::pair<std::string, std::string> memory{"mpi_hw_resource_type", "mpi_shared_memory"};
+    const Info::Entries hints = guided ? hints_of(info) : Info::Entries{};
+    const bool shared =
+        split_type == MPI_COMM_TYPE_SHARED || std::find(hints.begin(), hints.end(), memory) != hints.end();
+    // Rondo knows no smaller parts of a host, so a split by them gives no communicator.
+    own.color = shared ? color_of_memory(of) : MPI_UNDEFINED;
+    own.key = key;
+  }));
 }
 // Called by all ranks of the communicator, also those outside of the group.
-int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    if (of.inter) {  // a split whose keys are the places in the groups
-      *newcomm = publish(split(of, [&](Choice& own) {
-        own.key = place(ranks_in(of, group_of(group)), of.rank);
-        own.color = own.key == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
-      }));
-    } else {
-      std::vector<int> ranks;
-      agree(of, [&] {
-        require_room();
-        ranks = ranks_in(of, group_of(group));
-      });
-      *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
-    }
-  });
+void MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  Comm& of = comm_of(comm);
+  if (of.inter) {  // a split whose keys are the places in the groups
+    *newcomm = publish(split(of, [&](Choice& own) {
+      own.key = place(ranks_in(of, group_of(group)), of.rank);
+      own.color = own.key == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
+    }));
+  } else {
+    std::vector<int> ranks;
+    agree(of, [&] {
+      require_room();
+      ranks = ranks_in(of, group_of(group));
+    });
+    *newcomm = publish(place(ranks, of.rank) == MPI_UNDEFINED ? nullptr : subset(of, ranks));
+  }
 }
 // Called by the members of the group alone. A tag has its own series, so several threads may make groups at once.
-int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] {
-    Comm& of = intracomm_of(comm);
-    require(tag >= 0, MPI_ERR_TAG, "the tag is negative");
-    const std::vector<int> ranks = ranks_in(of, group_of(group));
-    const uint64_t series = static_cast<uint64_t>(Series::kGroup) + static_cast<uint64_t>(tag);
-    std::shared_ptr<Comm> made;
-    if (place(ranks, of.rank) != MPI_UNDEFINED) {
-      made = subset(of, ranks, series);
-      agree(*made, [] { require_room(); });
-    }
-    *newcomm = publish(made);
-  });
+void MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
+  Comm& of = intracomm_of(comm);
+  require(tag >= 0, MPI_ERR_TAG, "the tag is negative");
+  const std::vector<int> ranks = ranks_in(of, group_of(group));
+  const uint64_t series = static_cast<uint64_t>(Series::kGroup) + static_cast<uint64_t>(tag);
+  std::shared_ptr<Comm> made;
+  if (place(ranks, of.rank) != MPI_UNDEFINED) {
+    made = subset(of, ranks, series);
+    agree(*made, [] { require_room(); });
+  }
+  *newcomm = publish(made);
 }
 // Requests may be under way: they share the communicator.
 int MPI_Comm_free(MPI_Comm* comm) {
@@ -307,9 +287,8 @@ int MPI_Comm_free(MPI_Comm* comm) {
 int MPI_Comm_disconnect(MPI_Comm* comm) {
   return on(*comm, __func__, [&] { free_comm(comm); });
 }
-int MPI_Comm_get_parent(MPI_Comm* parent) {
+void MPI_Comm_get_parent(MPI_Comm* parent) {
   *parent = MPI_COMM_NULL;  // no process was spawned
-  return MPI_SUCCESS;
 }
 
 // --- Intercommunicators
@@ -350,64 +329,60 @@ Told swap_groups(const Comm& local, Comm& peer, int remote_leader, int tag, int 
 }  // namespace
 
 // The peer communicator and the remote leader count on the leaders alone.
-int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
-                         MPI_Comm* newintercomm) {
-  return on(local_comm, __func__, [&] {
-    Comm& local = intracomm_of(local_comm);
-    std::shared_ptr<Comm> peer;  // of the leader alone
-    const Verdict verdict(local, [&] {
-      require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
-      if (local.rank == local_leader) peer = peer_of(peer_comm, remote_leader);
-      require_room();
-    });
-    const int64_t largest = verdict.exchange();
-    std::vector<int> remote;
-    Told told{};
-    Failure failure{MPI_SUCCESS, "the other group, or the leader of this rank's, has failed in this call", true};
-    if (peer != nullptr) {
-      try {  // also after a refusal: the other group waits for what this one says
-        told = swap_groups(local, *peer, remote_leader, tag, Verdict::code_of(largest), remote);
-      } catch (...) {
-        failure = caught();
-        told.code = failure.code;
-      }
-    }
-    verdict.settle(largest);
-    local.engine->broadcast(&told, sizeof told, rondo::DType::kUint8, local_leader);
-    if (told.code != MPI_SUCCESS) throw Failure{told.code, failure.text, failure.of_another};
-    remote.resize(static_cast<size_t>(told.length));
-    local.engine->broadcast(remote, local_leader);
-    const bool disjoint = std::none_of(remote.begin(), remote.end(),
-                                       [&](int rank) { return place(local.members, rank) != MPI_UNDEFINED; });
-    require(disjoint, MPI_ERR_COMM, "the groups of an intercommunicator must not overlap");
-    *newintercomm = publish(between(local.shared_from_this(), remote, series_of(told.number)));
+void MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                          MPI_Comm* newintercomm) {
+  Comm& local = intracomm_of(local_comm);
+  std::shared_ptr<Comm> peer;  // of the leader alone
+  const Verdict verdict(local, [&] {
+    require(local_leader >= 0 && local_leader < local.size(), MPI_ERR_RANK, "the leader is not in the communicator");
+    if (local.rank == local_leader) peer = peer_of(peer_comm, remote_leader);
+    require_room();
   });
+  const int64_t largest = verdict.exchange();
+  std::vector<int> remote;
+  Told told{};
+  Failure failure{MPI_SUCCESS, "the other group, or the leader of this rank's, has failed in this call", true};
+  if (peer != nullptr) {
+    try {  // also after a refusal: the other group waits for what this one says
+      told = swap_groups(local, *peer, remote_leader, tag, Verdict::code_of(largest), remote);
+    } catch (...) {
+      failure = caught();
+      told.code = failure.code;
+    }
+  }
+  verdict.settle(largest);
+  local.engine->broadcast(&told, sizeof told, rondo::DType::kUint8, local_leader);
+  if (told.code != MPI_SUCCESS) throw Failure{told.code, failure.text, failure.of_another};
+  remote.resize(static_cast<size_t>(told.length));
+  local.engine->broadcast(remote, local_leader);
+  const bool disjoint =
+      std::none_of(remote.begin(), remote.end(), [&](int rank) { return place(local.members, rank) != MPI_UNDEFINED; });
+  require(disjoint, MPI_ERR_COMM, "the groups of an intercommunicator must not overlap");
+  *newintercomm = publish(between(local.shared_from_this(), remote, series_of(told.number)));
 }
 // The group that says low comes first. Where both say the same, it is the one that the engine has first: the same on
 // all ranks. All ranks of a group must say the same.
-int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
-  return on(intercomm, __func__, [&] {
-    Comm& of = comm_of(intercomm);
-    require(of.inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
-    const std::vector<Choice> all = all_choices(of, [&](Choice& own) { own.color = high != 0; });
-    const bool own_high = high != 0, other_high = all[static_cast<size_t>(of.remote_first)].color != 0;
-    const bool own_first = own_high == other_high ? of.first == 0 : !own_high;
-    std::vector<int> order(all.size());
-    std::iota(order.begin(), order.end(), 0);
-    if (own_first != (of.first == 0)) {
-      const size_t lower = of.first == 0 ? of.members.size() : of.remote.size();
-      std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(lower), order.end());
-    }
-    auto made = std::make_shared<Comm>();
-    made->members = own_first ? of.members : of.remote;
-    const std::vector<int>& behind = own_first ? of.remote : of.members;
-    made->members.insert(made->members.end(), behind.begin(), behind.end());
-    made->engine = engine_of(of.engine->new_group(order));
-    made->rank = made->engine->rank();
-    made->handler = of.handler;
-    made->session = of.session;
-    *newintracomm = publish(made);
-  });
+void MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+  Comm& of = comm_of(intercomm);
+  require(of.inter, MPI_ERR_COMM, "the communicator is no intercommunicator");
+  const std::vector<Choice> all = all_choices(of, [&](Choice& own) { own.color = high != 0; });
+  const bool own_high = high != 0, other_high = all[static_cast<size_t>(of.remote_first)].color != 0;
+  const bool own_first = own_high == other_high ? of.first == 0 : !own_high;
+  std::vector<int> order(all.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (own_first != (of.first == 0)) {
+    const size_t lower = of.first == 0 ? of.members.size() : of.remote.size();
+    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(lower), order.end());
+  }
+  auto made = std::make_shared<Comm>();
+  made->members = own_first ? of.members : of.remote;
+  const std::vector<int>& behind = own_first ? of.remote : of.members;
+  made->members.insert(made->members.end(), behind.begin(), behind.end());
+  made->engine = engine_of(of.engine->new_group(order));
+  made->rank = made->engine->rank();
+  made->handler = of.handler;
+  made->session = of.session;
+  *newintracomm = publish(made);
 }
 
 // --- Groups
@@ -469,70 +444,58 @@ std::vector<int> those(const Group& a, const Group& b, bool in) {
 
 }  // namespace
 
-int MPI_Group_size(MPI_Group group, int* size) {
-  return run(__func__, [&] { *size = static_cast<int>(group_of(group).ranks.size()); });
-}
-int MPI_Group_rank(MPI_Group group, int* rank) {
-  return run(__func__, [&] {
-    require(world().engine != nullptr, MPI_ERR_OTHER, "MPI is not started");
-    *rank = place(group_of(group).ranks, world().engine->rank());
-  });
+void MPI_Group_size(MPI_Group group, int* size) { *size = static_cast<int>(group_of(group).ranks.size()); }
+void MPI_Group_rank(MPI_Group group, int* rank) {
+  require(world().engine != nullptr, MPI_ERR_OTHER, "MPI is not started");
+  *rank = place(group_of(group).ranks, world().engine->rank());
 }
 // MPI_UNDEFINED for a rank that the second group lacks.
-int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {
-  return run(__func__, [&] {
-    const Group &a = group_of(group1), &b = group_of(group2);
-    require(n <= 0 || (ranks1 != nullptr && ranks2 != nullptr), MPI_ERR_ARG, "the ranks are null");
-    for (int i = 0; i < n; ++i) {
-      if (ranks1[i] == MPI_PROC_NULL) {
-        ranks2[i] = MPI_PROC_NULL;
-        continue;
-      }
-      require(ranks1[i] >= 0 && static_cast<size_t>(ranks1[i]) < a.ranks.size(), MPI_ERR_RANK,
-              "a rank is not in the group");
-      ranks2[i] = place(b.ranks, a.ranks[static_cast<size_t>(ranks1[i])]);
+void MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) {
+  const Group &a = group_of(group1), &b = group_of(group2);
+  require(n <= 0 || (ranks1 != nullptr && ranks2 != nullptr), MPI_ERR_ARG, "the ranks are null");
+  for (int i = 0; i < n; ++i) {
+    if (ranks1[i] == MPI_PROC_NULL) {
+      ranks2[i] = MPI_PROC_NULL;
+      continue;
     }
-  });
+    require(ranks1[i] >= 0 && static_cast<size_t>(ranks1[i]) < a.ranks.size(), MPI_ERR_RANK,
+            "a rank is not in the group");
+    ranks2[i] = place(b.ranks, a.ranks[static_cast<size_t>(ranks1[i])]);
+  }
 }
-int MPI_Group_compare(MPI_Group group1, MPI_Group group2, int* result) {
-  return run(__func__, [&] { *result = compare(group_of(group1).ranks, group_of(group2).ranks); });
+void MPI_Group_compare(MPI_Group group1, MPI_Group group2, int* result) {
+  *result = compare(group_of(group1).ranks, group_of(group2).ranks);
 }
 // The ranks of the first group, then those that the second has besides.
-int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return run(__func__, [&] {
-    std::vector<int> made = group_of(group1).ranks;
-    const std::vector<int> more = those(group_of(group2), group_of(group1), false);
-    made.insert(made.end(), more.begin(), more.end());
-    *newgroup = publish_group(made, group_of(group1).session);
-  });
+void MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
+  std::vector<int> made = group_of(group1).ranks;
+  const std::vector<int> more = those(group_of(group2), group_of(group1), false);
+  made.insert(made.end(), more.begin(), more.end());
+  *newgroup = publish_group(made, group_of(group1).session);
 }
-int MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return run(__func__, [&] {
-    *newgroup = publish_group(those(group_of(group1), group_of(group2), true), group_of(group1).session);
-  });
+void MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
+  *newgroup = publish_group(those(group_of(group1), group_of(group2), true), group_of(group1).session);
 }
-int MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
-  return run(__func__, [&] {
-    *newgroup = publish_group(those(group_of(group1), group_of(group2), false), group_of(group1).session);
-  });
+void MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
+  *newgroup = publish_group(those(group_of(group1), group_of(group2), false), group_of(group1).session);
 }
-int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = included(group_of(group), listed(group_of(group), n, ranks)); });
+void MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
+  *newgroup = included(group_of(group), listed(group_of(group), n, ranks));
 }
-int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = excluded(group_of(group), listed(group_of(group), n, ranks)); });
+void MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group* newgroup) {
+  *newgroup = excluded(group_of(group), listed(group_of(group), n, ranks));
 }
-int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = included(group_of(group), ranged(group_of(group), n, ranges)); });
+void MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
+  *newgroup = included(group_of(group), ranged(group_of(group), n, ranges));
 }
-int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
-  return run(__func__, [&] { *newgroup = excluded(group_of(group), ranged(group_of(group), n, ranges)); });
+void MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group* newgroup) {
+  *newgroup = excluded(group_of(group), ranged(group_of(group), n, ranges));
 }
 // MPI_GROUP_EMPTY stays.
-int MPI_Group_free(MPI_Group* group) {
-  return run(__func__, [&] {
-    group_of(*group);
-    if (!world().groups.predefined(*group)) world().groups.remove(*group);
-    *group = MPI_GROUP_NULL;
-  });
+void MPI_Group_free(MPI_Group* group) {
+  group_of(*group);
+  if (!world().groups.predefined(*group)) world().groups.remove(*group);
+  *group = MPI_GROUP_NULL;
 }
+
+}  // namespace rondo_mpi::calls

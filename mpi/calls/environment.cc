@@ -20,8 +20,7 @@
 #include "mpi/core/fold.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // Any thread may call in any case. The level is what the program asked for, since it may branch by it.
@@ -39,47 +38,29 @@ void init(int required, int* provided) {
 }  // namespace
 
 // The program's arguments are not read: a launcher tells by the environment.
-int MPI_Init(int*, char***) {
-  return run(__func__, [&] {
-    int provided = 0;
-    init(MPI_THREAD_SINGLE, &provided);
-  });
+void MPI_Init(int*, char***) {
+  int provided = 0;
+  init(MPI_THREAD_SINGLE, &provided);
 }
-int MPI_Init_thread(int*, char***, int required, int* provided) {
-  return run(__func__, [&] { init(required, provided); });
-}
+void MPI_Init_thread(int*, char***, int required, int* provided) { init(required, provided); }
 // Attributes of MPI_COMM_SELF go first: their delete functions may still call MPI, which libraries rely on. Sessions
 // may still use the world after this.
-int MPI_Finalize(void) {
-  return run(__func__, [&] {
-    World& w = world();
-    require(w.initialized, MPI_ERR_OTHER, "MPI_Finalize was called before MPI_Init");
-    require(!w.finalized, MPI_ERR_OTHER, "MPI_Finalize was called twice");
-    if (const auto self = w.comms.share(MPI_COMM_SELF)) delete_attributes(self->handle, self->attributes);
-    close_world();
-    w.finalized = true;
-  });
+void MPI_Finalize(void) {
+  World& w = world();
+  require(w.initialized, MPI_ERR_OTHER, "MPI_Finalize was called before MPI_Init");
+  require(!w.finalized, MPI_ERR_OTHER, "MPI_Finalize was called twice");
+  if (const auto self = w.comms.share(MPI_COMM_SELF)) delete_attributes(self->handle, self->attributes);
+  close_world();
+  w.finalized = true;
 }
 // Any thread may ask, at any time.
-int MPI_Initialized(int* flag) {
-  *flag = world().initialized;
-  return MPI_SUCCESS;
-}
-int MPI_Finalized(int* flag) {
-  *flag = world().finalized;
-  return MPI_SUCCESS;
-}
+void MPI_Initialized(int* flag) { *flag = world().initialized; }
+void MPI_Finalized(int* flag) { *flag = world().finalized; }
 // Set by MPI_Init(), before any other thread can ask.
-int MPI_Query_thread(int* provided) {
-  *provided = world().thread_level;
-  return MPI_SUCCESS;
-}
-int MPI_Is_thread_main(int* flag) {
-  *flag = world().main_thread == std::this_thread::get_id();
-  return MPI_SUCCESS;
-}
+void MPI_Query_thread(int* provided) { *provided = world().thread_level; }
+void MPI_Is_thread_main(int* flag) { *flag = world().main_thread == std::this_thread::get_id(); }
 // It ends the whole job, whichever communicator is given, which MPI permits.
-int MPI_Abort(MPI_Comm, int errorcode) {
+void MPI_Abort(MPI_Comm, int errorcode) {
   end_job(who() + " called MPI_Abort with code " + std::to_string(errorcode), errorcode);
 }
 
@@ -90,74 +71,57 @@ double MPI_Wtime(void) {
 // The steady clock counts nanoseconds.
 double MPI_Wtick(void) { return 1e-9; }
 
-int MPI_Get_version(int* version, int* subversion) {
+void MPI_Get_version(int* version, int* subversion) {
   *version = MPI_VERSION;
   *subversion = MPI_SUBVERSION;
-  return MPI_SUCCESS;
 }
-int MPI_Get_library_version(char* version, int* resultlen) {
+void MPI_Get_library_version(char* version, int* resultlen) {
 #ifdef RONDO_MPI_FACE_OPENMPI
   constexpr const char* kVersion = "Open MPI's calls, on Rondo " RONDO_VERSION;  // MLX wants it to begin so
 #else
   constexpr const char* kVersion = "Rondo " RONDO_VERSION ", an engine with the calls of MPI";
 #endif
-  return run(__func__, [&] { copy_text(kVersion, version, resultlen); });
+  copy_text(kVersion, version, resultlen);
 }
 // The last byte of `host` stays zero, also where the name was cut.
-int MPI_Get_processor_name(char* name, int* resultlen) {
-  return run(__func__, [&] {
-    char host[MPI_MAX_PROCESSOR_NAME] = "";
-    gethostname(host, sizeof host - 1);
-    copy_text(host, name, resultlen);
-  });
+void MPI_Get_processor_name(char* name, int* resultlen) {
+  char host[MPI_MAX_PROCESSOR_NAME] = "";
+  gethostname(host, sizeof host - 1);
+  copy_text(host, name, resultlen);
 }
 // -1: the ABI of this face is not the standard's.
-int MPI_Abi_get_version(int* abi_major, int* abi_minor) {
+void MPI_Abi_get_version(int* abi_major, int* abi_minor) {
 #ifdef RONDO_MPI_FACE_STANDARD
   *abi_major = 1;
   *abi_minor = 0;
 #else
   *abi_major = *abi_minor = -1;
 #endif
-  return MPI_SUCCESS;
 }
-int MPI_Abi_get_info(MPI_Info* info) {
-  const int error = MPI_Info_create(info);
-  if (error != MPI_SUCCESS) return error;
-  MPI_Info_set(*info, "mpi_aint_size", std::to_string(sizeof(MPI_Aint)).c_str());
-  MPI_Info_set(*info, "mpi_count_size", std::to_string(sizeof(MPI_Count)).c_str());
-  return MPI_Info_set(*info, "mpi_offset_size", std::to_string(sizeof(MPI_Offset)).c_str());
+void MPI_Abi_get_info(MPI_Info* info) {
+  calls::MPI_Info_create(info);
+  calls::MPI_Info_set(*info, "mpi_aint_size", std::to_string(sizeof(MPI_Aint)).c_str());
+  calls::MPI_Info_set(*info, "mpi_count_size", std::to_string(sizeof(MPI_Count)).c_str());
+  calls::MPI_Info_set(*info, "mpi_offset_size", std::to_string(sizeof(MPI_Offset)).c_str());
 }
-int MPI_Abi_get_fortran_info(MPI_Info* info) {
+void MPI_Abi_get_fortran_info(MPI_Info* info) {
   *info = MPI_INFO_NULL;  // no Fortran
-  return MPI_SUCCESS;
 }
-int MPI_Get_hw_resource_info(MPI_Info* hw_info) { return MPI_Info_create(hw_info); }  // nothing is known
-int MPI_Abi_get_fortran_booleans(int, void*, void*, int* is_set) {
-  *is_set = 0;
-  return MPI_SUCCESS;
-}
+void MPI_Get_hw_resource_info(MPI_Info* hw_info) { calls::MPI_Info_create(hw_info); }  // nothing is known
+void MPI_Abi_get_fortran_booleans(int, void*, void*, int* is_set) { *is_set = 0; }
 int MPIX_Query_cuda_support(void) { return 0; }  // no call takes memory of a GPU
-int MPI_Pcontrol(const int, ...) { return MPI_SUCCESS; }
+void MPI_Pcontrol(const int, ...) {}
 
 // A cache line's alignment. aligned_alloc() wants a size that is a multiple of it. A size of 0 gives memory, too.
-int MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
-  return run(__func__, [&] {
-    require(size >= 0, MPI_ERR_ARG, "the size is negative");
-    void* memory = std::aligned_alloc(64, (static_cast<size_t>(size) + 64) / 64 * 64);
-    require(memory != nullptr, MPI_ERR_NO_MEM, "no memory");
-    *static_cast<void**>(baseptr) = memory;
-  });
+void MPI_Alloc_mem(MPI_Aint size, MPI_Info, void* baseptr) {
+  require(size >= 0, MPI_ERR_ARG, "the size is negative");
+  void* memory = std::aligned_alloc(64, (static_cast<size_t>(size) + 64) / 64 * 64);
+  require(memory != nullptr, MPI_ERR_NO_MEM, "no memory");
+  *static_cast<void**>(baseptr) = memory;
 }
 // Memory of std::aligned_alloc().
-int MPI_Free_mem(void* base) {
-  std::free(base);
-  return MPI_SUCCESS;
-}
-int MPI_Get_address(const void* location, MPI_Aint* address) {
-  *address = reinterpret_cast<MPI_Aint>(location);
-  return MPI_SUCCESS;
-}
+void MPI_Free_mem(void* base) { std::free(base); }
+void MPI_Get_address(const void* location, MPI_Aint* address) { *address = reinterpret_cast<MPI_Aint>(location); }
 // Unchecked, since MPI gives them no error.
 MPI_Aint MPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return base + disp; }
 MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
@@ -165,45 +129,35 @@ MPI_Aint MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return addr1 - addr2; }
 // --- Operations
 
 // An operation that commutes is folded in any order; else in that of the ranks.
-int MPI_Op_create(MPI_User_function* user_fn, int commute, MPI_Op* op) {
-  return run(__func__, [&] {
-    auto made = std::make_shared<Op>();
-    made->function = user_fn;
-    made->commutative = commute != 0;
-    *op = world().ops.add(std::move(made));
-  });
+void MPI_Op_create(MPI_User_function* user_fn, int commute, MPI_Op* op) {
+  auto made = std::make_shared<Op>();
+  made->function = user_fn;
+  made->commutative = commute != 0;
+  *op = world().ops.add(std::move(made));
 }
-int MPI_Op_create_c(MPI_User_function_c* user_fn, int commute, MPI_Op* op) {
-  return run(__func__, [&] {
-    auto made = std::make_shared<Op>();
-    made->function_c = user_fn;
-    made->commutative = commute != 0;
-    *op = world().ops.add(std::move(made));
-  });
+void MPI_Op_create_c(MPI_User_function_c* user_fn, int commute, MPI_Op* op) {
+  auto made = std::make_shared<Op>();
+  made->function_c = user_fn;
+  made->commutative = commute != 0;
+  *op = world().ops.add(std::move(made));
 }
 // Calls that are under way by the operation share it.
-int MPI_Op_free(MPI_Op* op) {
-  return run(__func__, [&] {
-    op_of(*op);
-    require(!world().ops.predefined(*op), MPI_ERR_OP, "a predefined operation cannot be freed");
-    world().ops.remove(*op);
-    *op = MPI_OP_NULL;
-  });
+void MPI_Op_free(MPI_Op* op) {
+  op_of(*op);
+  require(!world().ops.predefined(*op), MPI_ERR_OP, "a predefined operation cannot be freed");
+  world().ops.remove(*op);
+  *op = MPI_OP_NULL;
 }
-int MPI_Op_commutative(MPI_Op op, int* commute) {
-  return run(__func__, [&] { *commute = op_of(op)->commutative; });
-}
-int MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
-  return run(__func__, [&] {
-    require(count >= 0, MPI_ERR_COUNT, "the count is negative");
-    require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here");
-    require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");
-    require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");
-    const auto type = used_type(datatype);
-    const auto how = op_of(op);
-    check_fold(*how, *type);
-    fold(*how, type, inbuf, inoutbuf, count);
-  });
+void MPI_Op_commutative(MPI_Op op, int* commute) { *commute = op_of(op)->commutative; }
+void MPI_Reduce_local_c(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
+  require(count >= 0, MPI_ERR_COUNT, "the count is negative");
+  require(inbuf != MPI_IN_PLACE && inoutbuf != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is no buffer here");
+  require(count == 0 || (inbuf != nullptr && inoutbuf != nullptr), MPI_ERR_BUFFER, "a buffer is null");
+  require(count == 0 || inbuf != inoutbuf, MPI_ERR_BUFFER, "both buffers are the same");
+  const auto type = used_type(datatype);
+  const auto how = op_of(op);
+  check_fold(*how, *type);
+  fold(*how, type, inbuf, inoutbuf, count);
 }
 
 // --- Sessions: the world, opened by as many as want it
@@ -241,42 +195,32 @@ int MPI_Session_finalize(MPI_Session* session) {
     close_world();
   });
 }
-int MPI_Session_get_num_psets(MPI_Session session, MPI_Info, int* npset_names) {
-  return on_session(session, __func__, [&] {
-    session_of(session);
-    *npset_names = 2;
-  });
+void MPI_Session_get_num_psets(MPI_Session session, MPI_Info, int* npset_names) {
+  session_of(session);
+  *npset_names = 2;
 }
-int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len, char* pset_name) {
-  return on_session(session, __func__, [&] {
-    session_of(session);
-    require(n >= 0 && n < 2, MPI_ERR_ARG, "there are two process sets");
-    copy_beginning(kSets[n], pset_name, pset_len);
-  });
+void MPI_Session_get_nth_pset(MPI_Session session, MPI_Info, int n, int* pset_len, char* pset_name) {
+  session_of(session);
+  require(n >= 0 && n < 2, MPI_ERR_ARG, "there are two process sets");
+  copy_beginning(kSets[n], pset_name, pset_len);
 }
-int MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
-  return on_session(session, __func__, [&] {
-    session_of(session);
-    MPI_Info_create(info);
-    MPI_Info_set(*info, "thread_level", "MPI_THREAD_MULTIPLE");
-  });
+void MPI_Session_get_info(MPI_Session session, MPI_Info* info) {
+  session_of(session);
+  calls::MPI_Info_create(info);
+  calls::MPI_Info_set(*info, "thread_level", "MPI_THREAD_MULTIPLE");
 }
-int MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_Info* info) {
-  return on_session(session, __func__, [&] {
-    session_of(session);
-    const bool all = is_world(pset_name);
-    MPI_Info_create(info);
-    MPI_Info_set(*info, "mpi_size", std::to_string(all ? world().engine->size() : 1).c_str());
-  });
+void MPI_Session_get_pset_info(MPI_Session session, const char* pset_name, MPI_Info* info) {
+  session_of(session);
+  const bool all = is_world(pset_name);
+  calls::MPI_Info_create(info);
+  calls::MPI_Info_set(*info, "mpi_size", std::to_string(all ? world().engine->size() : 1).c_str());
 }
 // The group keeps the session, for the buffer of communicators that are made of it.
-int MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
-  return on_session(session, __func__, [&] {
-    session_of(session);
-    const bool all = is_world(pset_name);
-    *newgroup = publish_group(world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members,
-                              world().sessions.share(session));
-  });
+void MPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup) {
+  session_of(session);
+  const bool all = is_world(pset_name);
+  *newgroup = publish_group(world().comms.share(all ? MPI_COMM_WORLD : MPI_COMM_SELF)->members,
+                            world().sessions.share(session));
 }
 namespace {
 
@@ -326,13 +270,11 @@ int MPI_Intercomm_create_from_groups(MPI_Group local_group, int, MPI_Group remot
 
 // --- Handles as integers
 
-// The same numbers serve C, Fortran's INTEGER handles and MPI 5's toint() and fromint(). A wrong number gives a handle
-// that no table has.
-#define INTEGER(Name, Handle, TO, FROM)                    \
-  int MPI_##Name##_toint(Handle handle) { return TO; }     \
-  Handle MPI_##Name##_fromint(int number) { return FROM; } \
-  MPI_Fint MPI_##Name##_c2f(Handle handle) { return TO; }  \
-  Handle MPI_##Name##_f2c(MPI_Fint number) { return FROM; }
+// The same numbers serve C, Fortran's INTEGER handles (c2f, f2c) and MPI 5's toint() and fromint(). A wrong number
+// gives a handle that no table has.
+#define INTEGER(Name, Handle, TO, FROM)                \
+  int MPI_##Name##_toint(Handle handle) { return TO; } \
+  Handle MPI_##Name##_fromint(int number) { return FROM; }
 #define IN_TABLE(Name, Handle, table) INTEGER(Name, Handle, world().table.integer(handle), world().table.handle(number))
 #ifdef RONDO_MPI_FACE_OPENMPI
 // Those that its Fortran header has as constants.
@@ -363,15 +305,12 @@ IN_TABLE(Type, MPI_Datatype, types)
 IN_TABLE(Win, MPI_Win, windows)
 
 // Fortran's statuses have the layout of C's.
-int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {
+void MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {
   std::memcpy(f_status, c_status, sizeof *c_status);
-  return MPI_SUCCESS;
 }
-int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
+void MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
   std::memcpy(c_status, f_status, sizeof *c_status);
-  return MPI_SUCCESS;
 }
-int MPI_Status_c2f08(const MPI_Status* c_status, MPI_F08_status* f08_status) {
-  *f08_status = *c_status;
-  return MPI_SUCCESS;
-}
+void MPI_Status_c2f08(const MPI_Status* c_status, MPI_F08_status* f08_status) { *f08_status = *c_status; }
+
+}  // namespace rondo_mpi::calls

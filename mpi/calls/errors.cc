@@ -8,8 +8,7 @@
 #include "mpi/core/file.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 struct Sentence {
@@ -115,69 +114,53 @@ Added& added() {
 
 }  // namespace
 
-namespace rondo_mpi {
 // The value of MPI_LASTUSEDCODE.
 int last_used_code() {
   std::lock_guard lock(added().mutex);
   return added().codes.empty() ? Added::kFirst : added().codes.rbegin()->first;
 }
-}  // namespace rondo_mpi
 
 // Local: codes of different ranks are equal only where all add them in one order.
-int MPI_Add_error_class(int* errorclass) {
-  return run(__func__, [&] { *errorclass = added().add(std::nullopt); });
+void MPI_Add_error_class(int* errorclass) { *errorclass = added().add(std::nullopt); }
+void MPI_Add_error_code(int errorclass, int* errorcode) { *errorcode = added().add(errorclass); }
+void MPI_Add_error_string(int errorcode, const char* string) {
+  require(std::strlen(string) < MPI_MAX_ERROR_STRING, MPI_ERR_ARG, "the text is longer than MPI_MAX_ERROR_STRING");
+  std::lock_guard lock(added().mutex);
+  const auto found = added().codes.find(errorcode);
+  require(found != added().codes.end(), MPI_ERR_ARG, "the program has not added this error");
+  found->second.text = string;
 }
-int MPI_Add_error_code(int errorclass, int* errorcode) {
-  return run(__func__, [&] { *errorcode = added().add(errorclass); });
-}
-int MPI_Add_error_string(int errorcode, const char* string) {
-  return run(__func__, [&] {
-    require(std::strlen(string) < MPI_MAX_ERROR_STRING, MPI_ERR_ARG, "the text is longer than MPI_MAX_ERROR_STRING");
-    std::lock_guard lock(added().mutex);
-    const auto found = added().codes.find(errorcode);
-    require(found != added().codes.end(), MPI_ERR_ARG, "the program has not added this error");
-    found->second.text = string;
-  });
-}
-int MPI_Remove_error_class(int errorclass) {
-  return run(__func__, [&] { added().remove(errorclass, true); });
-}
-int MPI_Remove_error_code(int errorcode) {
-  return run(__func__, [&] { added().remove(errorcode, false); });
-}
+void MPI_Remove_error_class(int errorclass) { added().remove(errorclass, true); }
+void MPI_Remove_error_code(int errorcode) { added().remove(errorcode, false); }
 // An empty text is none: the code may be removed then.
-int MPI_Remove_error_string(int errorcode) { return MPI_Add_error_string(errorcode, ""); }
+void MPI_Remove_error_string(int errorcode) { calls::MPI_Add_error_string(errorcode, ""); }
 
 // A class is its own class, and so is a code that nobody has added.
-int MPI_Error_class(int errorcode, int* errorclass) {
-  return run(__func__, [&] {
-    std::lock_guard lock(added().mutex);
-    const auto found = added().codes.find(errorcode);
-    *errorclass = found == added().codes.end() ? errorcode : found->second.error_class;
-  });
+void MPI_Error_class(int errorcode, int* errorclass) {
+  std::lock_guard lock(added().mutex);
+  const auto found = added().codes.find(errorcode);
+  *errorclass = found == added().codes.end() ? errorcode : found->second.error_class;
 }
 
 // Where the code is that of this thread's last failure, its sentence says more than its class.
-int MPI_Error_string(int errorcode, char* string, int* resultlen) {
-  return run(__func__, [&] {
-    std::string text;
-    {
-      std::lock_guard lock(added().mutex);
-      const auto found = added().codes.find(errorcode);
-      if (found != added().codes.end()) {
-        text = found->second.text;
-      } else if (errorcode != MPI_SUCCESS && last_failure().code == errorcode) {
-        text = last_failure().text;
-      } else {
-        const Sentence* sentence = std::find_if(std::begin(kSentences), std::end(kSentences),
-                                                [&](const Sentence& s) { return s.error == errorcode; });
-        text = sentence == std::end(kSentences) ? "error class " + std::to_string(errorcode) : sentence->text;
-      }
+void MPI_Error_string(int errorcode, char* string, int* resultlen) {
+  std::string text;
+  {
+    std::lock_guard lock(added().mutex);
+    const auto found = added().codes.find(errorcode);
+    if (found != added().codes.end()) {
+      text = found->second.text;
+    } else if (errorcode != MPI_SUCCESS && last_failure().code == errorcode) {
+      text = last_failure().text;
+    } else {
+      const Sentence* sentence = std::find_if(std::begin(kSentences), std::end(kSentences),
+                                              [&](const Sentence& s) { return s.error == errorcode; });
+      text = sentence == std::end(kSentences) ? "error class " + std::to_string(errorcode) : sentence->text;
     }
-    if (text.size() >= MPI_MAX_ERROR_STRING) text.resize(MPI_MAX_ERROR_STRING - 1);
-    std::memcpy(string, text.c_str(), text.size() + 1);
-    *resultlen = static_cast<int>(text.size());
-  });
+  }
+  if (text.size() >= MPI_MAX_ERROR_STRING) text.resize(MPI_MAX_ERROR_STRING - 1);
+  std::memcpy(string, text.c_str(), text.size() + 1);
+  *resultlen = static_cast<int>(text.size());
 }
 
 // --- Error handlers
@@ -211,68 +194,60 @@ Handler& handler_in(MPI_File file) {
 }
 }  // namespace
 
-int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
-  return run(__func__, [&] { create(function, errhandler); });
+void MPI_Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
+  create(function, errhandler);
 }
-int MPI_Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
-  return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
+void MPI_Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
+  create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler);
 }
 // Failures from then on go to it, also those of calls that other threads have begun.
-int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
-  return on(comm, __func__, [&] { comm_of(comm).handler = handler_of(errhandler); });
+void MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
+  comm_of(comm).handler = handler_of(errhandler);
 }
 // The program frees the handle that it gets, unless it is a predefined one.
-int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
-  return on(comm, __func__, [&] { *errhandler = reveal(comm_of(comm).handler.get()); });
+void MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler* errhandler) {
+  *errhandler = reveal(comm_of(comm).handler.get());
 }
 // A handler that ends the job does not return.
-int MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
-  return on(comm, __func__,
-            [&, call = __func__] { call_handler(call, comm_of(comm).handler, number_of(comm), errorcode); });
+void MPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) {
+  call_handler(__func__, comm_of(comm).handler, number_of(comm), errorcode);
 }
-int MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) {
-  return on_session(session, __func__, [&] { object(world().sessions, session).handler = handler_of(errhandler); });
+void MPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) {
+  object(world().sessions, session).handler = handler_of(errhandler);
 }
-int MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) {
-  return on_session(session, __func__, [&] { *errhandler = reveal(object(world().sessions, session).handler.get()); });
+void MPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler* errhandler) {
+  *errhandler = reveal(object(world().sessions, session).handler.get());
 }
-int MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
-  return on_session(session, __func__, [&, call = __func__] {
-    call_handler(call, object(world().sessions, session).handler, number_of(session), errorcode);
-  });
+void MPI_Session_call_errhandler(MPI_Session session, int errorcode) {
+  call_handler(__func__, object(world().sessions, session).handler, number_of(session), errorcode);
 }
-int MPI_File_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
-  return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
+void MPI_File_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
+  create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler);
 }
-int MPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) {
-  return on_file(file, __func__, [&] { handler_in(file) = handler_of(errhandler); });
+void MPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) { handler_in(file) = handler_of(errhandler); }
+void MPI_File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
+  *errhandler = reveal(handler_in(file).get());
 }
-int MPI_File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
-  return on_file(file, __func__, [&] { *errhandler = reveal(handler_in(file).get()); });
+void MPI_File_call_errhandler(MPI_File file, int errorcode) {
+  call_handler(__func__, handler_in(file), number_of(file), errorcode);
 }
-int MPI_File_call_errhandler(MPI_File file, int errorcode) {
-  return on_file(file, __func__,
-                 [&, call = __func__] { call_handler(call, handler_in(file), number_of(file), errorcode); });
+void MPI_Win_create_errhandler(MPI_Win_errhandler_function* function, MPI_Errhandler* errhandler) {
+  create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler);
 }
-int MPI_Win_create_errhandler(MPI_Win_errhandler_function* function, MPI_Errhandler* errhandler) {
-  return run(__func__, [&] { create(reinterpret_cast<MPI_Comm_errhandler_function*>(function), errhandler); });
+void MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) {
+  object(world().windows, win).handler = handler_of(errhandler);
 }
-int MPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) {
-  return on_win(win, __func__, [&] { object(world().windows, win).handler = handler_of(errhandler); });
+void MPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler* errhandler) {
+  *errhandler = reveal(object(world().windows, win).handler.get());
 }
-int MPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler* errhandler) {
-  return on_win(win, __func__, [&] { *errhandler = reveal(object(world().windows, win).handler.get()); });
-}
-int MPI_Win_call_errhandler(MPI_Win win, int errorcode) {
-  return on_win(win, __func__, [&, call = __func__] {
-    call_handler(call, object(world().windows, win).handler, number_of(win), errorcode);
-  });
+void MPI_Win_call_errhandler(MPI_Win win, int errorcode) {
+  call_handler(__func__, object(world().windows, win).handler, number_of(win), errorcode);
 }
 // Objects that have it keep it. A predefined one stays, and only the program's handle becomes null.
-int MPI_Errhandler_free(MPI_Errhandler* errhandler) {
-  return run(__func__, [&] {
-    handler_of(*errhandler);
-    world().errhandlers.remove(*errhandler);
-    *errhandler = MPI_ERRHANDLER_NULL;
-  });
+void MPI_Errhandler_free(MPI_Errhandler* errhandler) {
+  handler_of(*errhandler);
+  world().errhandlers.remove(*errhandler);
+  *errhandler = MPI_ERRHANDLER_NULL;
 }
+
+}  // namespace rondo_mpi::calls

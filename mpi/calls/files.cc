@@ -16,8 +16,7 @@
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 using Way = File::Way;
@@ -32,7 +31,6 @@ std::shared_ptr<File> file_of(MPI_File file) {
 
 // The arguments of any call that moves data.
 struct Access {
-  const char* call;
   MPI_File file;
   Way way;
   Place place;
@@ -47,58 +45,50 @@ File::Given given(const Access& a) {
 }
 
 // A collective call waits for no rank, but for the ordered ones, which exchange their lengths.
-int now(const Access& a, MPI_Status* status) {
-  return on_file(a.file, a.call,
-                 [&] { set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, given(a))); });
+void now(const Access& a, MPI_Status* status) {
+  set_status(status, file_of(a.file)->transfer(a.way, a.place, a.offset, given(a)));
 }
 // The data is there, or with the system, when this returns: the request is over. A file belongs to no communicator of
 // the program, so the request has none: an error is thrown here, to the file's handler.
-int later(const Access& a, MPI_Request* request) {
-  return on_file(a.file, a.call, [&] {
-    auto made = make_request(Request::Kind::kCollective, nullptr);
-    made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, given(a));
-    *request = add_request(std::move(made));
-  });
+void later(const Access& a, MPI_Request* request) {
+  auto made = make_request(Request::Kind::kCollective, nullptr);
+  made->outcome = file_of(a.file)->transfer(a.way, a.place, a.offset, given(a));
+  *request = add_request(std::move(made));
 }
-int begin(const Access& a) {
-  return on_file(a.file, a.call, [&] { file_of(a.file)->begin(a.way, a.place, a.offset, given(a)); });
-}
-// The buffer of the second half is not read: the first half has filled or taken it.
-int end(const char* call, MPI_File file, MPI_Status* status) {
-  return on_file(file, call, [&] { set_status(status, file_of(file)->end()); });
-}
+void begin(const Access& a) { file_of(a.file)->begin(a.way, a.place, a.offset, given(a)); }
 
 }  // namespace
 
 // At this rank's position or the shared one; Memory: const void for what is written.
-#define NOW(name, way, place, Memory)                                                                           \
-  int MPI_File_##name##_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type, MPI_Status* status) { \
-    return now({__func__, file, way, place, 0, buf, count, type}, status);                                      \
+#define NOW(name, way, place, Memory)                                                                            \
+  void MPI_File_##name##_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type, MPI_Status* status) { \
+    now({file, way, place, 0, buf, count, type}, status);                                                        \
   }
-#define LATER(name, way, place, Memory)                                                                            \
-  int MPI_File_i##name##_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type, MPI_Request* request) { \
-    return later({__func__, file, way, place, 0, buf, count, type}, request);                                      \
+#define LATER(name, way, place, Memory)                                                                             \
+  void MPI_File_i##name##_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type, MPI_Request* request) { \
+    later({file, way, place, 0, buf, count, type}, request);                                                        \
   }
-#define BEGIN(name, way, place, Memory)                                                           \
-  int MPI_File_##name##_begin_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type) { \
-    return begin({__func__, file, way, place, 0, buf, count, type});                              \
+#define BEGIN(name, way, place, Memory)                                                            \
+  void MPI_File_##name##_begin_c(MPI_File file, Memory* buf, MPI_Count count, MPI_Datatype type) { \
+    begin({file, way, place, 0, buf, count, type});                                                \
   }
-#define NOW_AT(name, way, Memory)                                                                            \
-  int MPI_File_##name##_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type, \
-                          MPI_Status* status) {                                                              \
-    return now({__func__, file, way, Place::kOffset, offset, buf, count, type}, status);                     \
+#define NOW_AT(name, way, Memory)                                                                             \
+  void MPI_File_##name##_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type, \
+                           MPI_Status* status) {                                                              \
+    now({file, way, Place::kOffset, offset, buf, count, type}, status);                                       \
   }
-#define LATER_AT(name, way, Memory)                                                                           \
-  int MPI_File_i##name##_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type, \
-                           MPI_Request* request) {                                                            \
-    return later({__func__, file, way, Place::kOffset, offset, buf, count, type}, request);                   \
+#define LATER_AT(name, way, Memory)                                                                            \
+  void MPI_File_i##name##_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type, \
+                            MPI_Request* request) {                                                            \
+    later({file, way, Place::kOffset, offset, buf, count, type}, request);                                     \
   }
-#define BEGIN_AT(name, way, Memory)                                                                                  \
-  int MPI_File_##name##_begin_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type) { \
-    return begin({__func__, file, way, Place::kOffset, offset, buf, count, type});                                   \
+#define BEGIN_AT(name, way, Memory)                                                                                   \
+  void MPI_File_##name##_begin_c(MPI_File file, MPI_Offset offset, Memory* buf, MPI_Count count, MPI_Datatype type) { \
+    begin({file, way, Place::kOffset, offset, buf, count, type});                                                     \
   }
+// The buffer of the second half is not read: the first half has filled or taken it.
 #define END(name, Memory) \
-  int MPI_File_##name##_end(MPI_File file, Memory*, MPI_Status* status) { return end(__func__, file, status); }
+  void MPI_File_##name##_end(MPI_File file, Memory*, MPI_Status* status) { set_status(status, file_of(file)->end()); }
 
 // The calls of one direction: 17 of MPI's, by place and by blocking.
 #define WAY(name, way, Memory)                        \
@@ -157,85 +147,57 @@ int MPI_File_close(MPI_File* file) {
 int MPI_File_delete(const char* filename, MPI_Info) {
   return on_file(MPI_FILE_NULL, __func__, [&] { File::remove(filename); });
 }
-int MPI_File_get_amode(MPI_File file, int* amode) {
-  return on_file(file, __func__, [&] { *amode = file_of(file)->mode(); });
+void MPI_File_get_amode(MPI_File file, int* amode) { *amode = file_of(file)->mode(); }
+void MPI_File_get_group(MPI_File file, MPI_Group* group) {
+  const auto of = file_of(file);
+  *group = publish_group(of->comm().members, of->comm().session);
 }
-int MPI_File_get_group(MPI_File file, MPI_Group* group) {
-  return on_file(file, __func__, [&] {
-    const auto of = file_of(file);
-    *group = publish_group(of->comm().members, of->comm().session);
-  });
-}
-int MPI_File_set_info(MPI_File file, MPI_Info info) {
-  return on_file(file, __func__, [&] { take_hints(file_of(file)->info, hints_of(info), kFileHints); });
-}
-int MPI_File_get_info(MPI_File file, MPI_Info* info) {
-  return on_file(file, __func__, [&] { *info = new_info(file_of(file)->info.entries.get()); });
-}
+void MPI_File_set_info(MPI_File file, MPI_Info info) { take_hints(file_of(file)->info, hints_of(info), kFileHints); }
+void MPI_File_get_info(MPI_File file, MPI_Info* info) { *info = new_info(file_of(file)->info.entries.get()); }
 
 // --- The file as a whole
 
-int MPI_File_get_size(MPI_File file, MPI_Offset* size) {
-  return on_file(file, __func__, [&] { *size = file_of(file)->size(); });
-}
+void MPI_File_get_size(MPI_File file, MPI_Offset* size) { *size = file_of(file)->size(); }
 // Collective; the first rank sets it.
-int MPI_File_set_size(MPI_File file, MPI_Offset size) {
-  return on_file(file, __func__, [&] { file_of(file)->resize(size); });
-}
+void MPI_File_set_size(MPI_File file, MPI_Offset size) { file_of(file)->resize(size); }
 // Data that is there stays; the size only grows.
-int MPI_File_preallocate(MPI_File file, MPI_Offset size) {
-  return on_file(file, __func__, [&] { file_of(file)->allocate(size); });
-}
-int MPI_File_sync(MPI_File file) {
-  return on_file(file, __func__, [&] { file_of(file)->sync(); });
-}
+void MPI_File_preallocate(MPI_File file, MPI_Offset size) { file_of(file)->allocate(size); }
+void MPI_File_sync(MPI_File file) { file_of(file)->sync(); }
 // MPI calls it collective; here a rank sets its own mode and waits for no other.
-int MPI_File_set_atomicity(MPI_File file, int flag) {
-  return on_file(file, __func__, [&] { file_of(file)->set_atomic(flag != 0); });
-}
-int MPI_File_get_atomicity(MPI_File file, int* flag) {
-  return on_file(file, __func__, [&] { *flag = file_of(file)->atomic(); });
-}
+void MPI_File_set_atomicity(MPI_File file, int flag) { file_of(file)->set_atomic(flag != 0); }
+void MPI_File_get_atomicity(MPI_File file, int* flag) { *flag = file_of(file)->atomic(); }
 
 // --- Views and positions
 
 // Collective. Positions begin at 0 again.
-int MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char* datarep,
-                      MPI_Info info) {
-  return on_file(file, __func__, [&] {
-    const auto of = file_of(file);
-    of->set_view(disp, etype, filetype, datarep);
-    take_hints(of->info, hints_of(info), kFileHints);
-  });
+void MPI_File_set_view(MPI_File file, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char* datarep,
+                       MPI_Info info) {
+  const auto of = file_of(file);
+  of->set_view(disp, etype, filetype, datarep);
+  take_hints(of->info, hints_of(info), kFileHints);
 }
 // The program frees both handles, unless they are predefined ones.
-int MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {
-  return on_file(file, __func__, [&] {
-    const auto view = file_of(file)->view();
-    *disp = view->displacement();
-    *etype = reveal(view->etype());
-    *filetype = reveal(view->filetype());
-    std::strcpy(datarep, view->representation().c_str());
-  });
+void MPI_File_get_view(MPI_File file, MPI_Offset* disp, MPI_Datatype* etype, MPI_Datatype* filetype, char* datarep) {
+  const auto view = file_of(file)->view();
+  *disp = view->displacement();
+  *etype = reveal(view->etype());
+  *filetype = reveal(view->filetype());
+  std::strcpy(datarep, view->representation().c_str());
 }
-int MPI_File_get_type_extent_c(MPI_File file, MPI_Datatype type, MPI_Count* extent) {
-  return on_file(file, __func__, [&] { *extent = file_of(file)->view()->extent_of(type_of(type)); });
+void MPI_File_get_type_extent_c(MPI_File file, MPI_Datatype type, MPI_Count* extent) {
+  *extent = file_of(file)->view()->extent_of(type_of(type));
 }
 // Local: each rank has a position of its own.
-int MPI_File_seek(MPI_File file, MPI_Offset offset, int whence) {
-  return on_file(file, __func__, [&] { file_of(file)->seek(offset, whence); });
-}
+void MPI_File_seek(MPI_File file, MPI_Offset offset, int whence) { file_of(file)->seek(offset, whence); }
 // Collective: all ranks give the same arguments.
-int MPI_File_seek_shared(MPI_File file, MPI_Offset offset, int whence) {
-  return on_file(file, __func__, [&] { file_of(file)->seek_shared(offset, whence); });
-}
-int MPI_File_get_position(MPI_File file, MPI_Offset* offset) {
-  return on_file(file, __func__, [&] { *offset = file_of(file)->position(Place::kOwn); });
-}
-int MPI_File_get_position_shared(MPI_File file, MPI_Offset* offset) {
-  return on_file(file, __func__, [&] { *offset = file_of(file)->position(Place::kShared); });
+void MPI_File_seek_shared(MPI_File file, MPI_Offset offset, int whence) { file_of(file)->seek_shared(offset, whence); }
+void MPI_File_get_position(MPI_File file, MPI_Offset* offset) { *offset = file_of(file)->position(Place::kOwn); }
+void MPI_File_get_position_shared(MPI_File file, MPI_Offset* offset) {
+  *offset = file_of(file)->position(Place::kShared);
 }
 // From a position in the view to bytes of the file.
-int MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset, MPI_Offset* disp) {
-  return on_file(file, __func__, [&] { *disp = file_of(file)->offset_of(offset); });
+void MPI_File_get_byte_offset(MPI_File file, MPI_Offset offset, MPI_Offset* disp) {
+  *disp = file_of(file)->offset_of(offset);
 }
+
+}  // namespace rondo_mpi::calls

@@ -11,8 +11,7 @@
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // --- Sends
@@ -28,32 +27,19 @@ void send(const Envelope& e, Mode mode) {
   e.comm->engine->run(send_of(e, mode, memory.data));
 }
 
-int send_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-              Mode mode) {
-  return on(comm, call, [&] { send(envelope(comm, data, count, type, peer, tag, false), mode); });
-}
-
-int isend_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-               MPI_Request* request, Mode mode) {
-  return on(comm, call, [&] {
-    const Envelope e = envelope(comm, data, count, type, peer, tag, false);
-    auto made = request_of(e, Request::Kind::kSend);
-    start_send(*made, e, mode);
-    *request = add_request(std::move(made));
-  });
+void isend(const Envelope& e, MPI_Request* request, Mode mode) {
+  auto made = request_of(e, Request::Kind::kSend);
+  start_send(*made, e, mode);
+  *request = add_request(std::move(made));
 }
 
 // A persistent request packs at each MPI_Start(), since the program may have changed the data.
-int send_init_call(const char* call, const void* data, MPI_Count count, MPI_Datatype type, int peer, int tag,
-                   MPI_Comm comm, MPI_Request* request, Mode mode) {
-  return on(comm, call, [&] {
-    const Envelope e = envelope(comm, data, count, type, peer, tag, false);
-    auto made = request_of(e, Request::Kind::kSend);
-    made->persistent = true;
-    made->active = false;
-    made->start = [kept = KeptEnvelope(e), mode](Request& started) { start_send(started, kept, mode); };
-    *request = add_request(std::move(made));
-  });
+void send_init(const Envelope& e, MPI_Request* request, Mode mode) {
+  auto made = request_of(e, Request::Kind::kSend);
+  made->persistent = true;
+  made->active = false;
+  made->start = [kept = KeptEnvelope(e), mode](Request& started) { start_send(started, kept, mode); };
+  *request = add_request(std::move(made));
 }
 
 // --- Receives
@@ -156,52 +142,48 @@ std::shared_ptr<Comm> comm_of_message(const MPI_Message* message) {
 }  // namespace
 
 // The forms with counts of int are made by table/generate.py, here and below.
-#define SEND(Name, mode)                                                                                          \
-  int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { \
-    return send_call(__func__, buf, count, datatype, dest, tag, comm, mode);                                      \
+#define SEND(Name, mode)                                                                                           \
+  void MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { \
+    send(envelope(comm, buf, count, datatype, dest, tag, false), mode);                                            \
   }
-#define START_SEND(Name, function, mode)                                                                        \
-  int MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
-                     MPI_Request* request) {                                                                    \
-    return function(__func__, buf, count, datatype, dest, tag, comm, request, mode);                            \
+#define START_SEND(Name, function, mode)                                                                         \
+  void MPI_##Name##_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+                      MPI_Request* request) {                                                                    \
+    function(envelope(comm, buf, count, datatype, dest, tag, false), request, mode);                             \
   }
 SEND(Send, Mode::kStandard)
 SEND(Ssend, Mode::kSynchronous)
 SEND(Rsend, Mode::kStandard)
 SEND(Bsend, Mode::kBuffered)
-START_SEND(Isend, isend_call, Mode::kStandard)
-START_SEND(Issend, isend_call, Mode::kSynchronous)
-START_SEND(Irsend, isend_call, Mode::kStandard)
-START_SEND(Ibsend, isend_call, Mode::kBuffered)
-START_SEND(Send_init, send_init_call, Mode::kStandard)
-START_SEND(Ssend_init, send_init_call, Mode::kSynchronous)
-START_SEND(Rsend_init, send_init_call, Mode::kStandard)
-START_SEND(Bsend_init, send_init_call, Mode::kBuffered)
+START_SEND(Isend, isend, Mode::kStandard)
+START_SEND(Issend, isend, Mode::kSynchronous)
+START_SEND(Irsend, isend, Mode::kStandard)
+START_SEND(Ibsend, isend, Mode::kBuffered)
+START_SEND(Send_init, send_init, Mode::kStandard)
+START_SEND(Ssend_init, send_init, Mode::kSynchronous)
+START_SEND(Rsend_init, send_init, Mode::kStandard)
+START_SEND(Bsend_init, send_init, Mode::kBuffered)
 
-int MPI_Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-               MPI_Status* status) {
-  return on(comm, __func__, [&] { receive(envelope(comm, buf, count, datatype, source, tag, true), status); });
+void MPI_Recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                MPI_Status* status) {
+  receive(envelope(comm, buf, count, datatype, source, tag, true), status);
 }
 // The buffer is the engine's until the request is over.
-int MPI_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-                MPI_Request* request) {
-  return on(comm, __func__, [&] {
-    const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
-    auto made = request_of(e, Request::Kind::kReceive);
-    start_receive(*made, e);
-    *request = add_request(std::move(made));
-  });
+void MPI_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                 MPI_Request* request) {
+  const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
+  auto made = request_of(e, Request::Kind::kReceive);
+  start_receive(*made, e);
+  *request = add_request(std::move(made));
 }
-int MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-                    MPI_Request* request) {
-  return on(comm, __func__, [&] {
-    const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
-    auto made = request_of(e, Request::Kind::kReceive);
-    made->persistent = true;
-    made->active = false;
-    made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };
-    *request = add_request(std::move(made));
-  });
+void MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     MPI_Request* request) {
+  const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
+  auto made = request_of(e, Request::Kind::kReceive);
+  made->persistent = true;
+  made->active = false;
+  made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };
+  *request = add_request(std::move(made));
 }
 int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
   return on(comm_of_message(message), __func__, [&] {
@@ -217,36 +199,30 @@ int MPI_Imrecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message*
     *request = add_request(std::move(made));
   });
 }
-int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
-                   void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                   MPI_Status* status) {
-  return on(comm, __func__, [&] {
-    send_and_receive(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),
-                     envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), status);
-  });
+void MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                    MPI_Status* status) {
+  send_and_receive(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),
+                   envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), status);
 }
 // What is sent is a copy, so the receive may write to the buffer at once.
-int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
-                           int recvtag, MPI_Comm comm, MPI_Status* status) {
-  return on(comm, __func__, [&] {
-    std::shared_ptr<std::byte[]> memory;
-    send_and_receive(copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory),
-                     envelope(comm, buf, count, datatype, source, recvtag, true), status);
-  });
+void MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                            int recvtag, MPI_Comm comm, MPI_Status* status) {
+  std::shared_ptr<std::byte[]> memory;
+  send_and_receive(copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory),
+                   envelope(comm, buf, count, datatype, source, recvtag, true), status);
 }
-int MPI_Isendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
-                    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                    MPI_Request* request) {
-  return on(comm, __func__, [&] {
-    start_both(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),
-               envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), nullptr, request);
-  });
+void MPI_Isendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                     MPI_Request* request) {
+  start_both(envelope(comm, sendbuf, sendcount, sendtype, dest, sendtag, false),
+             envelope(comm, recvbuf, recvcount, recvtype, source, recvtag, true), nullptr, request);
 }
-int MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
-                            int recvtag, MPI_Comm comm, MPI_Request* request) {
-  return on(comm, __func__, [&] {
-    std::shared_ptr<std::byte[]> memory;
-    const Envelope out = copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory);
-    start_both(out, envelope(comm, buf, count, datatype, source, recvtag, true), memory, request);
-  });
+void MPI_Isendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                             int recvtag, MPI_Comm comm, MPI_Request* request) {
+  std::shared_ptr<std::byte[]> memory;
+  const Envelope out = copied(envelope(comm, buf, count, datatype, dest, sendtag, false), memory);
+  start_both(out, envelope(comm, buf, count, datatype, source, recvtag, true), memory, request);
 }
+
+}  // namespace rondo_mpi::calls

@@ -8,8 +8,7 @@
 #include "mpi/core/request.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // It checks its arguments as a receive does.
@@ -43,46 +42,40 @@ MPI_Message keep(Comm& comm, const rondo::Message& found) {
 }  // namespace
 
 // The message stays for any receive of any thread; MPI_Mprobe() takes it out of what others see.
-int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
-    set_status(status, source == MPI_PROC_NULL ? kNobody : outcome_of(of, of.engine->run(call)));
-  });
+void MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  Comm& of = comm_of(comm);
+  const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
+  set_status(status, source == MPI_PROC_NULL ? kNobody : outcome_of(of, of.engine->run(call)));
 }
 // It makes progress, so a program may poll by it.
-int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
-    const auto found = source == MPI_PROC_NULL ? std::nullopt : look(of, call);
-    *flag = found.has_value() || source == MPI_PROC_NULL;
-    if (*flag) set_status(status, found ? outcome_of(of, *found) : kNobody);
-  });
+void MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  Comm& of = comm_of(comm);
+  const auto call = probe_of(of, source, tag, rondo::MessageKind::kProbe);
+  const auto found = source == MPI_PROC_NULL ? std::nullopt : look(of, call);
+  *flag = found.has_value() || source == MPI_PROC_NULL;
+  if (*flag) set_status(status, found ? outcome_of(of, *found) : kNobody);
 }
 // No other call sees the message from then on. MPI_Mrecv() and MPI_Imrecv() take it, also on another thread.
-int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    const auto call = probe_of(of, source, tag, rondo::MessageKind::kMatchedProbe);
-    *message = MPI_MESSAGE_NO_PROC;
-    if (source == MPI_PROC_NULL) return set_status(status, kNobody);
-    const rondo::Message found = of.engine->run(call);
-    *message = keep(of, found);
-    set_status(status, outcome_of(of, found));
-  });
+void MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  Comm& of = comm_of(comm);
+  const auto call = probe_of(of, source, tag, rondo::MessageKind::kMatchedProbe);
+  *message = MPI_MESSAGE_NO_PROC;
+  if (source == MPI_PROC_NULL) return set_status(status, kNobody);
+  const rondo::Message found = of.engine->run(call);
+  *message = keep(of, found);
+  set_status(status, outcome_of(of, found));
 }
 // *message is MPI_MESSAGE_NULL where nothing was found.
-int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    const auto call = probe_of(of, source, tag, rondo::MessageKind::kMatchedProbe);
-    *flag = 1;
-    *message = MPI_MESSAGE_NO_PROC;
-    if (source == MPI_PROC_NULL) return set_status(status, kNobody);
-    const auto found = look(of, call);
-    *flag = found.has_value();
-    *message = found ? keep(of, *found) : MPI_MESSAGE_NULL;
-    if (found) set_status(status, outcome_of(of, *found));
-  });
+void MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status) {
+  Comm& of = comm_of(comm);
+  const auto call = probe_of(of, source, tag, rondo::MessageKind::kMatchedProbe);
+  *flag = 1;
+  *message = MPI_MESSAGE_NO_PROC;
+  if (source == MPI_PROC_NULL) return set_status(status, kNobody);
+  const auto found = look(of, call);
+  *flag = found.has_value();
+  *message = found ? keep(of, *found) : MPI_MESSAGE_NULL;
+  if (found) set_status(status, outcome_of(of, *found));
 }
+
+}  // namespace rondo_mpi::calls

@@ -11,8 +11,7 @@
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // The status of no request.
@@ -307,30 +306,24 @@ int MPI_Testsome(int incount, MPI_Request requests[], int* outcount, int indices
 int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
   return on_requests(1, &request, __func__, [&](std::shared_ptr<Comm>&) { *flag = look(find(request), status); });
 }
-int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
-  return run(__func__, [&] {
-    *flag = all_over(count, requests);
-    for (int i = 0; *flag && i < count; ++i) look(find(requests[i]), at(statuses, static_cast<size_t>(i)));
-  });
+void MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  *flag = all_over(count, requests);
+  for (int i = 0; *flag && i < count; ++i) look(find(requests[i]), at(statuses, static_cast<size_t>(i)));
 }
-int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
-  return run(__func__, [&] {
-    const auto found = find_all(count, requests);
-    if (!find_over(found, index, flag, status)) return;
-    look(found[static_cast<size_t>(*index)], status);
-  });
+void MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+  const auto found = find_all(count, requests);
+  if (!find_over(found, index, flag, status)) return;
+  look(found[static_cast<size_t>(*index)], status);
 }
-int MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* outcount, int indices[],
-                                MPI_Status statuses[]) {
-  return run(__func__, [&] {
-    const auto found = find_all(incount, requests);
-    *outcount = first_over(found) == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
-    for (size_t i = 0; i < found.size(); ++i) {
-      if (idle(found[i]) || !over(*found[i])) continue;
-      look(found[i], at(statuses, static_cast<size_t>(*outcount)));
-      indices[(*outcount)++] = static_cast<int>(i);
-    }
-  });
+void MPI_Request_get_status_some(int incount, const MPI_Request requests[], int* outcount, int indices[],
+                                 MPI_Status statuses[]) {
+  const auto found = find_all(incount, requests);
+  *outcount = first_over(found) == MPI_UNDEFINED ? MPI_UNDEFINED : 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (idle(found[i]) || !over(*found[i])) continue;
+    look(found[i], at(statuses, static_cast<size_t>(*outcount)));
+    indices[(*outcount)++] = static_cast<int>(i);
+  }
 }
 
 // A request that is under way goes on, and ends without a thread that waits: release() keeps it until then.
@@ -363,7 +356,7 @@ int MPI_Cancel(MPI_Request* request) {
 }
 
 // The requests before one that is refused have been started.
-int MPI_Start(MPI_Request* request) { return MPI_Startall(1, request); }
+int MPI_Start(MPI_Request* request) { return calls::MPI_Startall(1, request); }
 int MPI_Startall(int count, MPI_Request requests[]) {
   return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     for (Request* const found : find_all(count, requests)) {
@@ -378,27 +371,23 @@ int MPI_Startall(int count, MPI_Request requests[]) {
 }
 
 // The program makes progress itself, and says so by MPI_Grequest_complete(), from any thread.
-int MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_function* free_fn,
-                       MPI_Grequest_cancel_function* cancel_fn, void* extra_state, MPI_Request* request) {
-  return run(__func__, [&] {
-    auto made = make_request(Request::Kind::kGeneral, nullptr);
-    made->query = query_fn;
-    made->free = free_fn;
-    made->cancel = cancel_fn;
-    made->state = extra_state;
-    *request = add_request(std::move(made));
-  });
+void MPI_Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_function* free_fn,
+                        MPI_Grequest_cancel_function* cancel_fn, void* extra_state, MPI_Request* request) {
+  auto made = make_request(Request::Kind::kGeneral, nullptr);
+  made->query = query_fn;
+  made->free = free_fn;
+  made->cancel = cancel_fn;
+  made->state = extra_state;
+  *request = add_request(std::move(made));
 }
-int MPI_Grequest_complete(MPI_Request request) {
-  return run(__func__, [&] {
-    require(find(request) != nullptr, MPI_ERR_REQUEST, "the request is null");
-    const std::shared_ptr<Request> found = world().requests.share(request);  // also if another thread ends it now
-    require(found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST, "the request is not a generalized one");
-    note(*found, Request::kCompleted);
-    found->complete = true;
-    found->complete.notify_all();
-    ends().tell();
-  });
+void MPI_Grequest_complete(MPI_Request request) {
+  require(find(request) != nullptr, MPI_ERR_REQUEST, "the request is null");
+  const std::shared_ptr<Request> found = world().requests.share(request);  // also if another thread ends it now
+  require(found->kind == Request::Kind::kGeneral, MPI_ERR_REQUEST, "the request is not a generalized one");
+  note(*found, Request::kCompleted);
+  found->complete = true;
+  found->complete.notify_all();
+  ends().tell();
 }
 
 // --- Statuses
@@ -412,32 +401,26 @@ MPI_Count count_of(const MPI_Status& status, const Type& type) {
 }
 }  // namespace
 
-int MPI_Get_count_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
-  return run(__func__, [&] { *count = count_of(*status, type_of(datatype)); });
+void MPI_Get_count_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  *count = count_of(*status, type_of(datatype));
 }
 // Counts named elements, also those of a last type that came in part.
-int MPI_Get_elements_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
-  return run(__func__, [&] { *count = elements_in(type_of(datatype), bytes_of(*status)); });
+void MPI_Get_elements_c(const MPI_Status* status, MPI_Datatype datatype, MPI_Count* count) {
+  *count = elements_in(type_of(datatype), bytes_of(*status));
 }
 // For the query functions of generalized requests.
-int MPI_Status_set_elements_c(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
-  return run(__func__, [&] { set_bytes(*status, bytes_of_elements(type_of(datatype), count)); });
+void MPI_Status_set_elements_c(MPI_Status* status, MPI_Datatype datatype, MPI_Count count) {
+  set_bytes(*status, bytes_of_elements(type_of(datatype), count));
 }
-int MPI_Test_cancelled(const MPI_Status* status, int* flag) {
-  return run(__func__, [&] { *flag = cancelled(*status); });
-}
-int MPI_Status_set_cancelled(MPI_Status* status, int flag) {
-  return run(__func__, [&] { set_cancelled(*status, flag != 0); });
-}
+void MPI_Test_cancelled(const MPI_Status* status, int* flag) { *flag = cancelled(*status); }
+void MPI_Status_set_cancelled(MPI_Status* status, int flag) { set_cancelled(*status, flag != 0); }
 
 // Accessors of MPI 4.1.
-#define FIELD(name, FIELD_NAME)                                    \
-  int MPI_Status_get_##name(const MPI_Status* status, int* name) { \
-    return run(__func__, [&] { *name = status->FIELD_NAME; });     \
-  }                                                                \
-  int MPI_Status_set_##name(MPI_Status* status, int name) {        \
-    return run(__func__, [&] { status->FIELD_NAME = name; });      \
-  }
+#define FIELD(name, FIELD_NAME)                                                                   \
+  void MPI_Status_get_##name(const MPI_Status* status, int* name) { *name = status->FIELD_NAME; } \
+  void MPI_Status_set_##name(MPI_Status* status, int name) { status->FIELD_NAME = name; }
 FIELD(source, MPI_SOURCE)
 FIELD(tag, MPI_TAG)
 FIELD(error, MPI_ERROR)
+
+}  // namespace rondo_mpi::calls

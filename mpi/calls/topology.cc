@@ -11,8 +11,7 @@
 #include "mpi/core/errors.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 // The reference is good as long as the communicator, which the call holds.
@@ -161,243 +160,206 @@ bool weighted(const int* weights) { return weights != MPI_UNWEIGHTED; }
 }  // namespace
 
 // MPI_UNDEFINED: it has none.
-int MPI_Topo_test(MPI_Comm comm, int* status) {
-  return on(comm, __func__, [&] {
-    const Comm& of = comm_of(comm);
-    *status = of.topology == nullptr ? MPI_UNDEFINED : of.topology->kind;
-  });
+void MPI_Topo_test(MPI_Comm comm, int* status) {
+  const Comm& of = comm_of(comm);
+  *status = of.topology == nullptr ? MPI_UNDEFINED : of.topology->kind;
 }
 // Local. Dimensions that are not 0 stay.
-int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
-  return run(__func__, [&] { fill_dims(nnodes, ndims, dims); });
-}
+void MPI_Dims_create(int nnodes, int ndims, int dims[]) { fill_dims(nnodes, ndims, dims); }
 
 // Never reorders, here or for graphs: ranks keep their numbers, which launchers have placed. Ranks beyond the grid get
 // MPI_COMM_NULL.
-int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int, MPI_Comm* comm_cart) {
-  return on(comm_old, __func__, [&] {
-    Comm& of = intracomm_of(comm_old);
-    *comm_cart = MPI_COMM_NULL;  // also after an error
-    std::vector<int> sizes;
-    agree(of, [&] {
-      require_room();
-      sizes = checked_dims(ndims, dims, of.size());
-    });
-    const int count = product(sizes);
-    std::shared_ptr<Comm> made;
-    if (of.rank < count) {
-      made = subset(of, first_ranks(count));
-      made->topology = cartesian(sizes, std::vector<int>(periods, periods + ndims), of.rank);
-    }
-    *comm_cart = publish(made);
+void MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int, MPI_Comm* comm_cart) {
+  Comm& of = intracomm_of(comm_old);
+  *comm_cart = MPI_COMM_NULL;  // also after an error
+  std::vector<int> sizes;
+  agree(of, [&] {
+    require_room();
+    sizes = checked_dims(ndims, dims, of.size());
   });
+  const int count = product(sizes);
+  std::shared_ptr<Comm> made;
+  if (of.rank < count) {
+    made = subset(of, first_ranks(count));
+    made->topology = cartesian(sizes, std::vector<int>(periods, periods + ndims), of.rank);
+  }
+  *comm_cart = publish(made);
 }
-int MPI_Cartdim_get(MPI_Comm comm, int* ndims) {
-  return on(comm, __func__, [&] { *ndims = static_cast<int>(topology_of(comm, MPI_CART).dims.size()); });
-}
-int MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_CART);
-    copy_some(t.dims, maxdims, dims);
-    copy_some(t.periods, maxdims, periods);
-    copy_some(coordinates(t, comm_of(comm).rank), maxdims, coords);
-  });
+void MPI_Cartdim_get(MPI_Comm comm, int* ndims) { *ndims = static_cast<int>(topology_of(comm, MPI_CART).dims.size()); }
+void MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) {
+  const Topology& t = topology_of(comm, MPI_CART);
+  copy_some(t.dims, maxdims, dims);
+  copy_some(t.periods, maxdims, periods);
+  copy_some(coordinates(t, comm_of(comm).rank), maxdims, coords);
 }
 // Coordinates of a periodic dimension may be any number.
-int MPI_Cart_rank(MPI_Comm comm, const int coords[], int* rank) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_CART);
-    *rank = rank_at(t, std::vector<int>(coords, coords + t.dims.size()));
-    require(*rank != MPI_PROC_NULL, MPI_ERR_ARG, "a coordinate lies outside of its dimension");
-  });
+void MPI_Cart_rank(MPI_Comm comm, const int coords[], int* rank) {
+  const Topology& t = topology_of(comm, MPI_CART);
+  *rank = rank_at(t, std::vector<int>(coords, coords + t.dims.size()));
+  require(*rank != MPI_PROC_NULL, MPI_ERR_ARG, "a coordinate lies outside of its dimension");
 }
-int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_CART);
-    require(rank >= 0 && rank < comm_of(comm).size(), MPI_ERR_RANK, "the rank is not in the communicator");
-    copy_some(coordinates(t, rank), maxdims, coords);
-  });
+void MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
+  const Topology& t = topology_of(comm, MPI_CART);
+  require(rank >= 0 && rank < comm_of(comm).size(), MPI_ERR_RANK, "the rank is not in the communicator");
+  copy_some(coordinates(t, rank), maxdims, coords);
 }
 // MPI_PROC_NULL where there is no neighbor.
-int MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int* rank_source, int* rank_dest) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_CART);
-    require(direction >= 0 && static_cast<size_t>(direction) < t.dims.size(), MPI_ERR_ARG,
-            "there is no such dimension");
-    *rank_source = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), -int64_t{disp});
-    *rank_dest = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), disp);
-  });
+void MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int* rank_source, int* rank_dest) {
+  const Topology& t = topology_of(comm, MPI_CART);
+  require(direction >= 0 && static_cast<size_t>(direction) < t.dims.size(), MPI_ERR_ARG, "there is no such dimension");
+  *rank_source = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), -int64_t{disp});
+  *rank_dest = shifted(t, comm_of(comm).rank, static_cast<size_t>(direction), disp);
 }
 // Collective; ranks that have the same coordinates in the dimensions that go form a communicator each.
-int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
-  return on(comm, __func__, [&] {
-    Comm& of = comm_of(comm);
-    const Topology& t = topology_of(comm, MPI_CART);
-    const std::vector<int> own = coordinates(t, of.rank);
-    std::vector<int> dims, periods, ranks;
-    for (size_t d = 0; d < t.dims.size(); ++d) {
-      if (remain_dims[d] == 0) continue;
-      dims.push_back(t.dims[d]);
-      periods.push_back(t.periods[d]);
-    }
-    for (int rank = 0; rank < of.size(); ++rank) {  // those with the own coordinates in the other dimensions
-      const std::vector<int> at = coordinates(t, rank);
-      bool in = true;
-      for (size_t d = 0; d < at.size(); ++d) in = in && (remain_dims[d] != 0 || at[d] == own[d]);
-      if (in) ranks.push_back(rank);
-    }
-    agree(of, [] { require_room(); });
-    auto made = subset(of, ranks);
-    made->topology = cartesian(dims, periods, made->rank);
-    *newcomm = publish(made);
-  });
+void MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
+  Comm& of = comm_of(comm);
+  const Topology& t = topology_of(comm, MPI_CART);
+  const std::vector<int> own = coordinates(t, of.rank);
+  std::vector<int> dims, periods, ranks;
+  for (size_t d = 0; d < t.dims.size(); ++d) {
+    if (remain_dims[d] == 0) continue;
+    dims.push_back(t.dims[d]);
+    periods.push_back(t.periods[d]);
+  }
+  for (int rank = 0; rank < of.size(); ++rank) {  // those with the own coordinates in the other dimensions
+    const std::vector<int> at = coordinates(t, rank);
+    bool in = true;
+    for (size_t d = 0; d < at.size(); ++d) in = in && (remain_dims[d] != 0 || at[d] == own[d]);
+    if (in) ranks.push_back(rank);
+  }
+  agree(of, [] { require_room(); });
+  auto made = subset(of, ranks);
+  made->topology = cartesian(dims, periods, made->rank);
+  *newcomm = publish(made);
 }
 // Nothing is reordered, so the rank stays what it is.
-int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int[], int* newrank) {
-  return on(comm, __func__, [&] {
-    const Comm& of = intracomm_of(comm);
-    *newrank = of.rank < product(checked_dims(ndims, dims, of.size())) ? of.rank : MPI_UNDEFINED;
-  });
+void MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int[], int* newrank) {
+  const Comm& of = intracomm_of(comm);
+  *newrank = of.rank < product(checked_dims(ndims, dims, of.size())) ? of.rank : MPI_UNDEFINED;
 }
 
 // All ranks give the whole graph, and keep it.
-int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int, MPI_Comm* comm_graph) {
-  return on(comm_old, __func__, [&] {
-    Comm& of = intracomm_of(comm_old);
-    auto t = std::make_shared<Topology>();
-    t->kind = MPI_GRAPH;
-    agree(of, [&] {
-      require_room();
-      require(nnodes >= 0 && nnodes <= of.size(), MPI_ERR_ARG,
-              "the number of nodes is negative, or larger than that of the communicator's ranks");
-      t->index.assign(index, index + nnodes);
-      require(nnodes == 0 || (t->index[0] >= 0 && std::is_sorted(t->index.begin(), t->index.end())), MPI_ERR_ARG,
-              "an index of the graph is negative, or less than the one before");
-      if (nnodes > 0) t->edges.assign(edges, edges + t->index.back());
-      check_neighbors(t->edges, nnodes);
-    });
-    std::shared_ptr<Comm> made;
-    if (of.rank < nnodes) {
-      t->sources = t->destinations = graph_neighbors(*t, of.rank);
-      made = subset(of, first_ranks(nnodes));
-      made->topology = std::move(t);
-    }
-    *comm_graph = publish(made);
+void MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int, MPI_Comm* comm_graph) {
+  Comm& of = intracomm_of(comm_old);
+  auto t = std::make_shared<Topology>();
+  t->kind = MPI_GRAPH;
+  agree(of, [&] {
+    require_room();
+    require(nnodes >= 0 && nnodes <= of.size(), MPI_ERR_ARG,
+            "the number of nodes is negative, or larger than that of the communicator's ranks");
+    t->index.assign(index, index + nnodes);
+    require(nnodes == 0 || (t->index[0] >= 0 && std::is_sorted(t->index.begin(), t->index.end())), MPI_ERR_ARG,
+            "an index of the graph is negative, or less than the one before");
+    if (nnodes > 0) t->edges.assign(edges, edges + t->index.back());
+    check_neighbors(t->edges, nnodes);
   });
+  std::shared_ptr<Comm> made;
+  if (of.rank < nnodes) {
+    t->sources = t->destinations = graph_neighbors(*t, of.rank);
+    made = subset(of, first_ranks(nnodes));
+    made->topology = std::move(t);
+  }
+  *comm_graph = publish(made);
 }
-int MPI_Graphdims_get(MPI_Comm comm, int* nnodes, int* nedges) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_GRAPH);
-    *nnodes = static_cast<int>(t.index.size());
-    *nedges = static_cast<int>(t.edges.size());
-  });
+void MPI_Graphdims_get(MPI_Comm comm, int* nnodes, int* nedges) {
+  const Topology& t = topology_of(comm, MPI_GRAPH);
+  *nnodes = static_cast<int>(t.index.size());
+  *nedges = static_cast<int>(t.edges.size());
 }
-int MPI_Graph_get(MPI_Comm comm, int maxindex, int maxedges, int index[], int edges[]) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_GRAPH);
-    copy_some(t.index, maxindex, index);
-    copy_some(t.edges, maxedges, edges);
-  });
+void MPI_Graph_get(MPI_Comm comm, int maxindex, int maxedges, int index[], int edges[]) {
+  const Topology& t = topology_of(comm, MPI_GRAPH);
+  copy_some(t.index, maxindex, index);
+  copy_some(t.edges, maxedges, edges);
 }
-int MPI_Graph_neighbors_count(MPI_Comm comm, int rank, int* nneighbors) {
-  return on(comm, __func__,
-            [&] { *nneighbors = static_cast<int>(graph_neighbors(topology_of(comm, MPI_GRAPH), rank).size()); });
+void MPI_Graph_neighbors_count(MPI_Comm comm, int rank, int* nneighbors) {
+  *nneighbors = static_cast<int>(graph_neighbors(topology_of(comm, MPI_GRAPH), rank).size());
 }
 // Any rank may ask about any other.
-int MPI_Graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) {
-  return on(comm, __func__,
-            [&] { copy_some(graph_neighbors(topology_of(comm, MPI_GRAPH), rank), maxneighbors, neighbors); });
+void MPI_Graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) {
+  copy_some(graph_neighbors(topology_of(comm, MPI_GRAPH), rank), maxneighbors, neighbors);
 }
 // The rank stays, since nothing is reordered.
-int MPI_Graph_map(MPI_Comm comm, int nnodes, const int[], const int[], int* newrank) {
-  return on(comm, __func__, [&] {
-    const Comm& of = intracomm_of(comm);
-    require(nnodes > 0 && nnodes <= of.size(), MPI_ERR_ARG, "the graph has more nodes than the communicator has ranks");
-    *newrank = of.rank < nnodes ? of.rank : MPI_UNDEFINED;
-  });
+void MPI_Graph_map(MPI_Comm comm, int nnodes, const int[], const int[], int* newrank) {
+  const Comm& of = intracomm_of(comm);
+  require(nnodes > 0 && nnodes <= of.size(), MPI_ERR_ARG, "the graph has more nodes than the communicator has ranks");
+  *newrank = of.rank < nnodes ? of.rank : MPI_UNDEFINED;
 }
 
 // Each rank gives its own edges. That both ends of an edge agree is not checked.
-int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int* sourceweights,
-                                   int outdegree, const int destinations[], const int* destweights, MPI_Info, int,
-                                   MPI_Comm* comm_dist_graph) {
-  return on(comm_old, __func__, [&] {
-    Comm& of = intracomm_of(comm_old);
-    auto t = std::make_shared<Topology>();
-    agree(of, [&] {
-      require_room();
-      require(indegree >= 0 && outdegree >= 0, MPI_ERR_ARG, "a degree is negative");
-      t->sources.assign(sources, sources + indegree);
-      t->destinations.assign(destinations, destinations + outdegree);
-      check_neighbors(t->sources, of.size());
-      check_neighbors(t->destinations, of.size());
-    });
-    t->weighted = weighted(sourceweights) && weighted(destweights);
-    if (t->weighted) {
-      if (indegree > 0) t->source_weights.assign(sourceweights, sourceweights + indegree);
-      if (outdegree > 0) t->destination_weights.assign(destweights, destweights + outdegree);
-    }
-    *comm_dist_graph = with_graph(of, std::move(t));
+void MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int* sourceweights,
+                                    int outdegree, const int destinations[], const int* destweights, MPI_Info, int,
+                                    MPI_Comm* comm_dist_graph) {
+  Comm& of = intracomm_of(comm_old);
+  auto t = std::make_shared<Topology>();
+  agree(of, [&] {
+    require_room();
+    require(indegree >= 0 && outdegree >= 0, MPI_ERR_ARG, "a degree is negative");
+    t->sources.assign(sources, sources + indegree);
+    t->destinations.assign(destinations, destinations + outdegree);
+    check_neighbors(t->sources, of.size());
+    check_neighbors(t->destinations, of.size());
   });
+  t->weighted = weighted(sourceweights) && weighted(destweights);
+  if (t->weighted) {
+    if (indegree > 0) t->source_weights.assign(sourceweights, sourceweights + indegree);
+    if (outdegree > 0) t->destination_weights.assign(destweights, destweights + outdegree);
+  }
+  *comm_dist_graph = with_graph(of, std::move(t));
 }
 // Any rank may give any edge. Every rank holds all edges of the graph until the call ends.
-int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[],
-                          const int* weights, MPI_Info, int, MPI_Comm* comm_dist_graph) {
-  return on(comm_old, __func__, [&] {
-    Comm& of = intracomm_of(comm_old);
-    std::vector<int> own;  // (source, destination, weight) of each edge
-    agree(of, [&] {
-      require_room();
-      require(n >= 0, MPI_ERR_ARG, "the number of sources is negative");
-      for (int i = 0, edge = 0; i < n; ++i) {
-        require(degrees[i] >= 0, MPI_ERR_ARG, "a degree is negative");
-        for (int k = 0; k < degrees[i]; ++k, ++edge) {
-          check_neighbors({sources[i], destinations[edge]}, of.size());
-          own.insert(own.end(), {sources[i], destinations[edge], weighted(weights) ? weights[edge] : 1});
-        }
-      }
-    });
-    // Every rank learns all edges, and takes its own.
-    const int told[] = {static_cast<int>(own.size()), weighted(weights)};
-    std::vector<int> lengths(2 * static_cast<size_t>(of.size()));
-    of.engine->all_gather(told, lengths);
-    std::vector<uint64_t> counts;
-    auto t = std::make_shared<Topology>();
-    for (size_t r = 0; r < lengths.size(); r += 2) {
-      counts.push_back(static_cast<uint64_t>(lengths[r]));
-      t->weighted = t->weighted || lengths[r + 1] != 0;
-    }
-    std::vector<int> all(std::accumulate(counts.begin(), counts.end(), size_t{0}));
-    of.engine->all_gather_v(own.data(), all.data(), counts, {}, rondo::DType::kInt32);
-    for (size_t e = 0; e < all.size(); e += 3) {
-      if (all[e] == of.rank) {
-        t->destinations.push_back(all[e + 1]);
-        t->destination_weights.push_back(all[e + 2]);
-      }
-      if (all[e + 1] == of.rank) {
-        t->sources.push_back(all[e]);
-        t->source_weights.push_back(all[e + 2]);
+void MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[],
+                           const int* weights, MPI_Info, int, MPI_Comm* comm_dist_graph) {
+  Comm& of = intracomm_of(comm_old);
+  std::vector<int> own;  // (source, destination, weight) of each edge
+  agree(of, [&] {
+    require_room();
+    require(n >= 0, MPI_ERR_ARG, "the number of sources is negative");
+    for (int i = 0, edge = 0; i < n; ++i) {
+      require(degrees[i] >= 0, MPI_ERR_ARG, "a degree is negative");
+      for (int k = 0; k < degrees[i]; ++k, ++edge) {
+        check_neighbors({sources[i], destinations[edge]}, of.size());
+        own.insert(own.end(), {sources[i], destinations[edge], weighted(weights) ? weights[edge] : 1});
       }
     }
-    *comm_dist_graph = with_graph(of, std::move(t));
   });
+  // Every rank learns all edges, and takes its own.
+  const int told[] = {static_cast<int>(own.size()), weighted(weights)};
+  std::vector<int> lengths(2 * static_cast<size_t>(of.size()));
+  of.engine->all_gather(told, lengths);
+  std::vector<uint64_t> counts;
+  auto t = std::make_shared<Topology>();
+  for (size_t r = 0; r < lengths.size(); r += 2) {
+    counts.push_back(static_cast<uint64_t>(lengths[r]));
+    t->weighted = t->weighted || lengths[r + 1] != 0;
+  }
+  std::vector<int> all(std::accumulate(counts.begin(), counts.end(), size_t{0}));
+  of.engine->all_gather_v(own.data(), all.data(), counts, {}, rondo::DType::kInt32);
+  for (size_t e = 0; e < all.size(); e += 3) {
+    if (all[e] == of.rank) {
+      t->destinations.push_back(all[e + 1]);
+      t->destination_weights.push_back(all[e + 2]);
+    }
+    if (all[e + 1] == of.rank) {
+      t->sources.push_back(all[e]);
+      t->source_weights.push_back(all[e + 2]);
+    }
+  }
+  *comm_dist_graph = with_graph(of, std::move(t));
 }
-int MPI_Dist_graph_neighbors_count(MPI_Comm comm, int* indegree, int* outdegree, int* is_weighted) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_DIST_GRAPH);
-    *indegree = static_cast<int>(t.sources.size());
-    *outdegree = static_cast<int>(t.destinations.size());
-    *is_weighted = t.weighted;
-  });
+void MPI_Dist_graph_neighbors_count(MPI_Comm comm, int* indegree, int* outdegree, int* is_weighted) {
+  const Topology& t = topology_of(comm, MPI_DIST_GRAPH);
+  *indegree = static_cast<int>(t.sources.size());
+  *outdegree = static_cast<int>(t.destinations.size());
+  *is_weighted = t.weighted;
 }
 // The order is the one that blocks of neighborhood collectives have.
-int MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int* sourceweights, int maxoutdegree,
-                             int destinations[], int* destweights) {
-  return on(comm, __func__, [&] {
-    const Topology& t = topology_of(comm, MPI_DIST_GRAPH);
-    copy_some(t.sources, maxindegree, sources);
-    copy_some(t.destinations, maxoutdegree, destinations);
-    if (t.weighted && weighted(sourceweights)) copy_some(t.source_weights, maxindegree, sourceweights);
-    if (t.weighted && weighted(destweights)) copy_some(t.destination_weights, maxoutdegree, destweights);
-  });
+void MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int* sourceweights, int maxoutdegree,
+                              int destinations[], int* destweights) {
+  const Topology& t = topology_of(comm, MPI_DIST_GRAPH);
+  copy_some(t.sources, maxindegree, sources);
+  copy_some(t.destinations, maxoutdegree, destinations);
+  if (t.weighted && weighted(sourceweights)) copy_some(t.source_weights, maxindegree, sourceweights);
+  if (t.weighted && weighted(destweights)) copy_some(t.destination_weights, maxoutdegree, destweights);
 }
+
+}  // namespace rondo_mpi::calls

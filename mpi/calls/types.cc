@@ -13,8 +13,7 @@
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
 using Part = std::shared_ptr<const Type>;
@@ -201,125 +200,98 @@ std::shared_ptr<Type> structure(MPI_Count count, const Count lengths[], const Di
   return made;
 }
 
-// The new type is not committed. Where make() throws, *newtype stays as it was.
-template <typename Make>
-int construct(const char* call, MPI_Datatype* newtype, const Make& make) {
-  return run(call, [&] { *newtype = publish(make()); });
-}
-
 }  // namespace
 
 // one, many: how Contents takes what is an address in one form and a count in the other.
 #define CONSTRUCTORS(C, A, one, many, suffix)                                                                          \
-  int MPI_Type_contiguous##suffix(C count, MPI_Datatype oldtype, MPI_Datatype* newtype) {                              \
-    return construct(__func__, newtype, [&] {                                                                          \
-      check_count(count);                                                                                              \
-      auto made = contiguous(count, part(oldtype));                                                                    \
-      Contents(made).number(count).of(part(oldtype));                                                                  \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_contiguous##suffix(C count, MPI_Datatype oldtype, MPI_Datatype* newtype) {                             \
+    check_count(count);                                                                                                \
+    auto made = contiguous(count, part(oldtype));                                                                      \
+    Contents(made).number(count).of(part(oldtype));                                                                    \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_vector##suffix(C count, C blocklength, C stride, MPI_Datatype oldtype, MPI_Datatype* newtype) {         \
-    return construct(__func__, newtype, [&] {                                                                          \
-      const Part old = part(oldtype);                                                                                  \
-      auto made = vector(MPI_COMBINER_VECTOR, count, blocklength, product(stride, old->extent()), old);                \
-      Contents(made).number(count).number(blocklength).number(stride).of(old);                                         \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_vector##suffix(C count, C blocklength, C stride, MPI_Datatype oldtype, MPI_Datatype* newtype) {        \
+    const Part old = part(oldtype);                                                                                    \
+    auto made = vector(MPI_COMBINER_VECTOR, count, blocklength, product(stride, old->extent()), old);                  \
+    Contents(made).number(count).number(blocklength).number(stride).of(old);                                           \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_hvector##suffix(C count, C blocklength, A stride, MPI_Datatype oldtype, MPI_Datatype* newtype) { \
-    return construct(__func__, newtype, [&] {                                                                          \
-      const Part old = part(oldtype);                                                                                  \
-      auto made = vector(MPI_COMBINER_HVECTOR, count, blocklength, static_cast<MPI_Aint>(stride), old);                \
-      Contents(made).number(count).number(blocklength).one(stride).of(old);                                            \
-      return made;                                                                                                     \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Type_indexed##suffix(C count, const C lengths[], const C displacements[], MPI_Datatype oldtype,              \
-                               MPI_Datatype* newtype) {                                                                \
-    return construct(__func__, newtype, [&] {                                                                          \
-      const Part old = part(oldtype);                                                                                  \
-      auto made = made_of(MPI_COMBINER_INDEXED, blocks(count, lengths, displacements, old->extent(), old));            \
-      Contents(made).number(count).numbers(count, lengths).numbers(count, displacements).of(old);                      \
-      return made;                                                                                                     \
-    });                                                                                                                \
-  }                                                                                                                    \
-  int MPI_Type_create_hindexed##suffix(C count, const C lengths[], const A displacements[], MPI_Datatype oldtype,      \
+  void MPI_Type_create_hvector##suffix(C count, C blocklength, A stride, MPI_Datatype oldtype,                         \
                                        MPI_Datatype* newtype) {                                                        \
-    return construct(__func__, newtype, [&] {                                                                          \
-      const Part old = part(oldtype);                                                                                  \
-      auto made = made_of(MPI_COMBINER_HINDEXED, blocks(count, lengths, displacements, 1, old));                       \
-      Contents(made).number(count).numbers(count, lengths).many(count, displacements).of(old);                         \
-      return made;                                                                                                     \
-    });                                                                                                                \
+    const Part old = part(oldtype);                                                                                    \
+    auto made = vector(MPI_COMBINER_HVECTOR, count, blocklength, static_cast<MPI_Aint>(stride), old);                  \
+    Contents(made).number(count).number(blocklength).one(stride).of(old);                                              \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_indexed_block##suffix(C count, C blocklength, const C displacements[], MPI_Datatype oldtype,     \
-                                            MPI_Datatype* newtype) {                                                   \
-    return construct(__func__, newtype, [&] {                                                                          \
-      const Part old = part(oldtype);                                                                                  \
-      auto made =                                                                                                      \
-          made_of(MPI_COMBINER_INDEXED_BLOCK, equal_blocks(count, blocklength, displacements, old->extent(), old));    \
-      Contents(made).number(count).number(blocklength).numbers(count, displacements).of(old);                          \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_indexed##suffix(C count, const C lengths[], const C displacements[], MPI_Datatype oldtype,             \
+                                MPI_Datatype* newtype) {                                                               \
+    const Part old = part(oldtype);                                                                                    \
+    auto made = made_of(MPI_COMBINER_INDEXED, blocks(count, lengths, displacements, old->extent(), old));              \
+    Contents(made).number(count).numbers(count, lengths).numbers(count, displacements).of(old);                        \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_hindexed_block##suffix(C count, C blocklength, const A displacements[], MPI_Datatype oldtype,    \
+  void MPI_Type_create_hindexed##suffix(C count, const C lengths[], const A displacements[], MPI_Datatype oldtype,     \
+                                        MPI_Datatype* newtype) {                                                       \
+    const Part old = part(oldtype);                                                                                    \
+    auto made = made_of(MPI_COMBINER_HINDEXED, blocks(count, lengths, displacements, 1, old));                         \
+    Contents(made).number(count).numbers(count, lengths).many(count, displacements).of(old);                           \
+    *newtype = publish(made);                                                                                          \
+  }                                                                                                                    \
+  void MPI_Type_create_indexed_block##suffix(C count, C blocklength, const C displacements[], MPI_Datatype oldtype,    \
                                              MPI_Datatype* newtype) {                                                  \
-    return construct(__func__, newtype, [&] {                                                                          \
-      const Part old = part(oldtype);                                                                                  \
-      auto made = made_of(MPI_COMBINER_HINDEXED_BLOCK, equal_blocks(count, blocklength, displacements, 1, old));       \
-      Contents(made).number(count).number(blocklength).many(count, displacements).of(old);                             \
-      return made;                                                                                                     \
-    });                                                                                                                \
+    const Part old = part(oldtype);                                                                                    \
+    auto made =                                                                                                        \
+        made_of(MPI_COMBINER_INDEXED_BLOCK, equal_blocks(count, blocklength, displacements, old->extent(), old));      \
+    Contents(made).number(count).number(blocklength).numbers(count, displacements).of(old);                            \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_struct##suffix(C count, const C lengths[], const A displacements[], const MPI_Datatype types[],  \
-                                     MPI_Datatype* newtype) {                                                          \
-    return construct(__func__, newtype, [&] {                                                                          \
-      auto made = structure(count, lengths, displacements, types);                                                     \
-      Contents contents(made);                                                                                         \
-      contents.number(count).numbers(count, lengths).many(count, displacements);                                       \
-      for (C i = 0; i < count; ++i) contents.of(part(types[i]));                                                       \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_create_hindexed_block##suffix(C count, C blocklength, const A displacements[], MPI_Datatype oldtype,   \
+                                              MPI_Datatype* newtype) {                                                 \
+    const Part old = part(oldtype);                                                                                    \
+    auto made = made_of(MPI_COMBINER_HINDEXED_BLOCK, equal_blocks(count, blocklength, displacements, 1, old));         \
+    Contents(made).number(count).number(blocklength).many(count, displacements).of(old);                               \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_subarray##suffix(int ndims, const C sizes[], const C subsizes[], const C starts[], int order,    \
-                                       MPI_Datatype oldtype, MPI_Datatype* newtype) {                                  \
-    return construct(__func__, newtype, [&] {                                                                          \
-      auto made = subarray(ndims, sizes, subsizes, starts, order, part(oldtype));                                      \
-      Contents(made)                                                                                                   \
-          .number(ndims)                                                                                               \
-          .numbers(ndims, sizes)                                                                                       \
-          .numbers(ndims, subsizes)                                                                                    \
-          .numbers(ndims, starts)                                                                                      \
-          .number(order)                                                                                               \
-          .of(part(oldtype));                                                                                          \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_create_struct##suffix(C count, const C lengths[], const A displacements[], const MPI_Datatype types[], \
+                                      MPI_Datatype* newtype) {                                                         \
+    auto made = structure(count, lengths, displacements, types);                                                       \
+    Contents contents(made);                                                                                           \
+    contents.number(count).numbers(count, lengths).many(count, displacements);                                         \
+    for (C i = 0; i < count; ++i) contents.of(part(types[i]));                                                         \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_darray##suffix(int size, int rank, int ndims, const C gsizes[], const int distribs[],            \
-                                     const int dargs[], const int psizes[], int order, MPI_Datatype oldtype,           \
-                                     MPI_Datatype* newtype) {                                                          \
-    return construct(__func__, newtype, [&] {                                                                          \
-      auto made = darray(size, rank, ndims, gsizes, distribs, dargs, psizes, order, part(oldtype));                    \
-      Contents(made)                                                                                                   \
-          .number(size)                                                                                                \
-          .number(rank)                                                                                                \
-          .number(ndims)                                                                                               \
-          .numbers(ndims, gsizes)                                                                                      \
-          .numbers(ndims, distribs)                                                                                    \
-          .numbers(ndims, dargs)                                                                                       \
-          .numbers(ndims, psizes)                                                                                      \
-          .number(order)                                                                                               \
-          .of(part(oldtype));                                                                                          \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_create_subarray##suffix(int ndims, const C sizes[], const C subsizes[], const C starts[], int order,   \
+                                        MPI_Datatype oldtype, MPI_Datatype* newtype) {                                 \
+    auto made = subarray(ndims, sizes, subsizes, starts, order, part(oldtype));                                        \
+    Contents(made)                                                                                                     \
+        .number(ndims)                                                                                                 \
+        .numbers(ndims, sizes)                                                                                         \
+        .numbers(ndims, subsizes)                                                                                      \
+        .numbers(ndims, starts)                                                                                        \
+        .number(order)                                                                                                 \
+        .of(part(oldtype));                                                                                            \
+    *newtype = publish(made);                                                                                          \
   }                                                                                                                    \
-  int MPI_Type_create_resized##suffix(MPI_Datatype oldtype, A lb, A extent, MPI_Datatype* newtype) {                   \
-    return construct(__func__, newtype, [&] {                                                                          \
-      auto made = resized(part(oldtype), static_cast<MPI_Aint>(lb), static_cast<MPI_Aint>(extent));                    \
-      Contents(made).one(lb).one(extent).of(part(oldtype));                                                            \
-      return made;                                                                                                     \
-    });                                                                                                                \
+  void MPI_Type_create_darray##suffix(int size, int rank, int ndims, const C gsizes[], const int distribs[],           \
+                                      const int dargs[], const int psizes[], int order, MPI_Datatype oldtype,          \
+                                      MPI_Datatype* newtype) {                                                         \
+    auto made = darray(size, rank, ndims, gsizes, distribs, dargs, psizes, order, part(oldtype));                      \
+    Contents(made)                                                                                                     \
+        .number(size)                                                                                                  \
+        .number(rank)                                                                                                  \
+        .number(ndims)                                                                                                 \
+        .numbers(ndims, gsizes)                                                                                        \
+        .numbers(ndims, distribs)                                                                                      \
+        .numbers(ndims, dargs)                                                                                         \
+        .numbers(ndims, psizes)                                                                                        \
+        .number(order)                                                                                                 \
+        .of(part(oldtype));                                                                                            \
+    *newtype = publish(made);                                                                                          \
+  }                                                                                                                    \
+  void MPI_Type_create_resized##suffix(MPI_Datatype oldtype, A lb, A extent, MPI_Datatype* newtype) {                  \
+    auto made = resized(part(oldtype), static_cast<MPI_Aint>(lb), static_cast<MPI_Aint>(extent));                      \
+    Contents(made).one(lb).one(extent).of(part(oldtype));                                                              \
+    *newtype = publish(made);                                                                                          \
   }
 CONSTRUCTORS(int, MPI_Aint, address, addresses, )
 CONSTRUCTORS(MPI_Count, MPI_Count, number, numbers, _c)
@@ -370,100 +342,80 @@ void unpack_at(const void* in, MPI_Count insize, MPI_Count* position, void* out,
 }  // namespace
 
 // Bytes of data, without gaps.
-int MPI_Type_size_c(MPI_Datatype datatype, MPI_Count* size) {
-  return run(__func__, [&] { *size = type_of(datatype).size; });
-}
-int MPI_Type_get_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
-  return run(__func__, [&] {
-    *lb = type_of(datatype).lb;
-    *extent = type_of(datatype).extent();
-  });
+void MPI_Type_size_c(MPI_Datatype datatype, MPI_Count* size) { *size = type_of(datatype).size; }
+void MPI_Type_get_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
+  *lb = type_of(datatype).lb;
+  *extent = type_of(datatype).extent();
 }
 // From the first byte of data to the last, whatever lb and ub say.
-int MPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
-  return run(__func__, [&] {
-    const Type& type = type_of(datatype);
-    *lb = type.true_lb;
-    *extent = type.true_ub - type.true_lb;
-  });
+void MPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {
+  const Type& type = type_of(datatype);
+  *lb = type.true_lb;
+  *extent = type.true_ub - type.true_lb;
 }
 // The communicator is read for its error handler alone.
-int MPI_Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
-               MPI_Count* position, MPI_Comm comm) {
-  return on(comm, __func__, [&] { pack_at(inbuf, incount, datatype, outbuf, outsize, position, false); });
+void MPI_Pack_c(const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf, MPI_Count outsize,
+                MPI_Count* position, MPI_Comm) {
+  pack_at(inbuf, incount, datatype, outbuf, outsize, position, false);
 }
-int MPI_Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
-                 MPI_Datatype datatype, MPI_Comm comm) {
-  return on(comm, __func__, [&] { unpack_at(inbuf, insize, position, outbuf, outcount, datatype, false); });
+void MPI_Unpack_c(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
+                  MPI_Datatype datatype, MPI_Comm) {
+  unpack_at(inbuf, insize, position, outbuf, outcount, datatype, false);
 }
 // It is exact: packing adds nothing.
-int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count* size) {
-  return on(comm, __func__, [&] {
-    comm_of(comm);
-    check_count(incount);
-    *size = product(incount, used_type(datatype)->size);
-  });
+void MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count* size) {
+  comm_of(comm);
+  check_count(incount);
+  *size = product(incount, used_type(datatype)->size);
 }
 // external32 is big-endian, with sizes of its own (core/external.h).
-int MPI_Pack_external_c(const char* datarep, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
-                        MPI_Count outsize, MPI_Count* position) {
-  return run(__func__, [&] {
-    check_external(datarep);
-    pack_at(inbuf, incount, datatype, outbuf, outsize, position, true);
-  });
+void MPI_Pack_external_c(const char* datarep, const void* inbuf, MPI_Count incount, MPI_Datatype datatype, void* outbuf,
+                         MPI_Count outsize, MPI_Count* position) {
+  check_external(datarep);
+  pack_at(inbuf, incount, datatype, outbuf, outsize, position, true);
 }
-int MPI_Unpack_external_c(const char* datarep, const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf,
-                          MPI_Count outcount, MPI_Datatype datatype) {
-  return run(__func__, [&] {
-    check_external(datarep);
-    unpack_at(inbuf, insize, position, outbuf, outcount, datatype, true);
-  });
+void MPI_Unpack_external_c(const char* datarep, const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf,
+                           MPI_Count outcount, MPI_Datatype datatype) {
+  check_external(datarep);
+  unpack_at(inbuf, insize, position, outbuf, outcount, datatype, true);
 }
-int MPI_Pack_external_size_c(const char* datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count* size) {
-  return run(__func__, [&] {
-    check_external(datarep);
-    check_count(incount);
-    *size = external_size(*used_type(datatype), incount);
-  });
+void MPI_Pack_external_size_c(const char* datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count* size) {
+  check_external(datarep);
+  check_count(incount);
+  *size = external_size(*used_type(datatype), incount);
 }
 
 // A copy keeps its own attributes; copy functions run before it has a handle. It is committed if the original is.
-int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
+void MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   *newtype = MPI_DATATYPE_NULL;  // also after an error
-  return run(__func__, [&] {
-    const Part old = part(oldtype);
-    auto made = type_of_pieces(MPI_COMBINER_DUP, {{0, 1, old->extent(), old}});
-    made->lb = old->lb;
-    made->ub = old->ub;
-    made->dense = old->dense;
-    made->committed = old->committed;
-    made->basic = old->basic;
-    made->place = old->place;
-    made->dtype = old->dtype;
-    if (old->basic == Basic::kPair) made->pieces = old->pieces;
-    made->parts = {old};
-    try {
-      copy_attributes(oldtype, old->attributes, made->attributes);
-      *newtype = publish(made);
-    } catch (...) {
-      drop_attributes(oldtype, made->attributes);
-      throw;
-    }
-  });
+  const Part old = part(oldtype);
+  auto made = type_of_pieces(MPI_COMBINER_DUP, {{0, 1, old->extent(), old}});
+  made->lb = old->lb;
+  made->ub = old->ub;
+  made->dense = old->dense;
+  made->committed = old->committed;
+  made->basic = old->basic;
+  made->place = old->place;
+  made->dtype = old->dtype;
+  if (old->basic == Basic::kPair) made->pieces = old->pieces;
+  made->parts = {old};
+  try {
+    copy_attributes(oldtype, old->attributes, made->attributes);
+    *newtype = publish(made);
+  } catch (...) {
+    drop_attributes(oldtype, made->attributes);
+    throw;
+  }
 }
 // Nothing is compiled: the flag is what calls that move data require.
-int MPI_Type_commit(MPI_Datatype* datatype) {
-  return run(__func__, [&] { type_of(*datatype).committed = true; });
-}
+void MPI_Type_commit(MPI_Datatype* datatype) { type_of(*datatype).committed = true; }
 // Calls and types that use it share it.
-int MPI_Type_free(MPI_Datatype* datatype) {
-  return run(__func__, [&] {
-    Type& type = type_of(*datatype);
-    require(!world().types.predefined(*datatype), MPI_ERR_TYPE, "a predefined datatype cannot be freed");
-    delete_attributes(*datatype, type.attributes);
-    free_handle(type);
-    *datatype = MPI_DATATYPE_NULL;
-  });
+void MPI_Type_free(MPI_Datatype* datatype) {
+  Type& type = type_of(*datatype);
+  require(!world().types.predefined(*datatype), MPI_ERR_TYPE, "a predefined datatype cannot be freed");
+  delete_attributes(*datatype, type.attributes);
+  free_handle(type);
+  *datatype = MPI_DATATYPE_NULL;
 }
 
 // Types of Fortran by precision and range: the smallest that has them. One for each pair, which is never freed.
@@ -496,57 +448,44 @@ bool is_single(int p, int r) {
 }  // namespace
 
 // MPI's r is the number of decimal digits: 2, 4, 9 and 18 are what 1, 2, 4 and 8 bytes hold.
-int MPI_Type_create_f90_integer(int r, MPI_Datatype* newtype) {
-  return run(__func__, [&] {
-    require(r <= 18, MPI_ERR_ARG, "no integer has this range");
-    *newtype = fortran(MPI_COMBINER_F90_INTEGER, {r},
-                       r <= 2   ? MPI_INTEGER1
-                       : r <= 4 ? MPI_INTEGER2
-                       : r <= 9 ? MPI_INTEGER4
-                                : MPI_INTEGER8);
-  });
+void MPI_Type_create_f90_integer(int r, MPI_Datatype* newtype) {
+  require(r <= 18, MPI_ERR_ARG, "no integer has this range");
+  *newtype = fortran(MPI_COMBINER_F90_INTEGER, {r},
+                     r <= 2   ? MPI_INTEGER1
+                     : r <= 4 ? MPI_INTEGER2
+                     : r <= 9 ? MPI_INTEGER4
+                              : MPI_INTEGER8);
 }
-int MPI_Type_create_f90_real(int p, int r, MPI_Datatype* newtype) {
-  return run(__func__, [&] {
-    *newtype = fortran(MPI_COMBINER_F90_REAL, {p, r}, is_single(p, r) ? MPI_REAL4 : MPI_REAL8);
-  });
+void MPI_Type_create_f90_real(int p, int r, MPI_Datatype* newtype) {
+  *newtype = fortran(MPI_COMBINER_F90_REAL, {p, r}, is_single(p, r) ? MPI_REAL4 : MPI_REAL8);
 }
-int MPI_Type_create_f90_complex(int p, int r, MPI_Datatype* newtype) {
-  return run(__func__, [&] {
-    *newtype = fortran(MPI_COMBINER_F90_COMPLEX, {p, r}, is_single(p, r) ? MPI_COMPLEX8 : MPI_COMPLEX16);
-  });
+void MPI_Type_create_f90_complex(int p, int r, MPI_Datatype* newtype) {
+  *newtype = fortran(MPI_COMBINER_F90_COMPLEX, {p, r}, is_single(p, r) ? MPI_COMPLEX8 : MPI_COMPLEX16);
 }
-int MPI_Type_match_size(int typeclass, int size, MPI_Datatype* datatype) {
-  return run(__func__, [&] {
-    *datatype = MPI_DATATYPE_NULL;
-    if (typeclass == MPI_TYPECLASS_INTEGER) {
-      *datatype = size == 1   ? MPI_INTEGER1
-                  : size == 2 ? MPI_INTEGER2
-                  : size == 4 ? MPI_INTEGER4
-                  : size == 8 ? MPI_INTEGER8
-                              : MPI_DATATYPE_NULL;
-    } else if (typeclass == MPI_TYPECLASS_REAL) {
-      *datatype = size == 4 ? MPI_REAL4 : size == 8 ? MPI_REAL8 : size == 16 ? MPI_REAL16 : MPI_DATATYPE_NULL;
-    } else if (typeclass == MPI_TYPECLASS_COMPLEX) {
-      *datatype = size == 8    ? MPI_COMPLEX8
-                  : size == 16 ? MPI_COMPLEX16
-                  : size == 32 ? MPI_COMPLEX32
-                               : MPI_DATATYPE_NULL;
-    }
-    require(*datatype != MPI_DATATYPE_NULL, MPI_ERR_ARG, "no type of this class has the size");
-  });
+void MPI_Type_match_size(int typeclass, int size, MPI_Datatype* datatype) {
+  *datatype = MPI_DATATYPE_NULL;
+  if (typeclass == MPI_TYPECLASS_INTEGER) {
+    *datatype = size == 1   ? MPI_INTEGER1
+                : size == 2 ? MPI_INTEGER2
+                : size == 4 ? MPI_INTEGER4
+                : size == 8 ? MPI_INTEGER8
+                            : MPI_DATATYPE_NULL;
+  } else if (typeclass == MPI_TYPECLASS_REAL) {
+    *datatype = size == 4 ? MPI_REAL4 : size == 8 ? MPI_REAL8 : size == 16 ? MPI_REAL16 : MPI_DATATYPE_NULL;
+  } else if (typeclass == MPI_TYPECLASS_COMPLEX) {
+    *datatype = size == 8 ? MPI_COMPLEX8 : size == 16 ? MPI_COMPLEX16 : size == 32 ? MPI_COMPLEX32 : MPI_DATATYPE_NULL;
+  }
+  require(*datatype != MPI_DATATYPE_NULL, MPI_ERR_ARG, "no type of this class has the size");
 }
 // MPI_DATATYPE_NULL where there is no such pair, which is no error.
-int MPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype* pair_type) {
-  return run(__func__, [&] {
-    const Type &value = type_of(value_type), &index = type_of(index_type);
-    *pair_type = MPI_DATATYPE_NULL;
-    for (const MPI_Datatype pair :
-         {MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_LONG_INT, MPI_2INT, MPI_SHORT_INT, MPI_LONG_DOUBLE_INT}) {
-      const Type& type = type_of(pair);
-      if (type.pieces[0].type.get() == &value && type.pieces[1].type.get() == &index) *pair_type = pair;
-    }
-  });
+void MPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype* pair_type) {
+  const Type &value = type_of(value_type), &index = type_of(index_type);
+  *pair_type = MPI_DATATYPE_NULL;
+  for (const MPI_Datatype pair :
+       {MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_LONG_INT, MPI_2INT, MPI_SHORT_INT, MPI_LONG_DOUBLE_INT}) {
+    const Type& type = type_of(pair);
+    if (type.pieces[0].type.get() == &value && type.pieces[1].type.get() == &index) *pair_type = pair;
+  }
 }
 
 // --- What a type was made of
@@ -574,59 +513,44 @@ void contents(const Type& type, Count max_integers, Count max_addresses, Count m
 }  // namespace
 
 // MPI makes this form an error for a type that has large counts.
-int MPI_Type_get_envelope(MPI_Datatype datatype, int* num_integers, int* num_addresses, int* num_datatypes,
-                          int* combiner) {
-  return run(__func__, [&] {
-    const Type& type = type_of(datatype);
-    check_large(type);
-    *num_integers = static_cast<int>(type.integers.size());
-    *num_addresses = static_cast<int>(type.addresses.size());
-    *num_datatypes = static_cast<int>(type.parts.size());
-    *combiner = type.combiner;
-  });
+void MPI_Type_get_envelope(MPI_Datatype datatype, int* num_integers, int* num_addresses, int* num_datatypes,
+                           int* combiner) {
+  const Type& type = type_of(datatype);
+  check_large(type);
+  *num_integers = static_cast<int>(type.integers.size());
+  *num_addresses = static_cast<int>(type.addresses.size());
+  *num_datatypes = static_cast<int>(type.parts.size());
+  *combiner = type.combiner;
 }
-int MPI_Type_get_envelope_c(MPI_Datatype datatype, MPI_Count* num_integers, MPI_Count* num_addresses,
-                            MPI_Count* num_large_counts, MPI_Count* num_datatypes, int* combiner) {
-  return run(__func__, [&] {
-    const Type& type = type_of(datatype);
-    *num_integers = static_cast<MPI_Count>(type.integers.size());
-    *num_addresses = static_cast<MPI_Count>(type.addresses.size());
-    *num_large_counts = static_cast<MPI_Count>(type.large.size());
-    *num_datatypes = static_cast<MPI_Count>(type.parts.size());
-    *combiner = type.combiner;
-  });
+void MPI_Type_get_envelope_c(MPI_Datatype datatype, MPI_Count* num_integers, MPI_Count* num_addresses,
+                             MPI_Count* num_large_counts, MPI_Count* num_datatypes, int* combiner) {
+  const Type& type = type_of(datatype);
+  *num_integers = static_cast<MPI_Count>(type.integers.size());
+  *num_addresses = static_cast<MPI_Count>(type.addresses.size());
+  *num_large_counts = static_cast<MPI_Count>(type.large.size());
+  *num_datatypes = static_cast<MPI_Count>(type.parts.size());
+  *combiner = type.combiner;
 }
-int MPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes,
-                          int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) {
-  return run(__func__, [&] {
-    check_large(type_of(datatype));
-    contents(type_of(datatype), max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses,
-             array_of_datatypes);
-  });
+void MPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes,
+                           int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) {
+  check_large(type_of(datatype));
+  contents(type_of(datatype), max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses,
+           array_of_datatypes);
 }
-int MPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses,
-                            MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[],
-                            MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[],
-                            MPI_Datatype array_of_datatypes[]) {
-  return run(__func__, [&] {
-    const Type& type = type_of(datatype);
-    require(static_cast<size_t>(max_large_counts) >= type.large.size(), MPI_ERR_ARG,
-            "an array is too short for the contents");
-    contents(type, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses,
-             array_of_datatypes);
-    std::copy(type.large.begin(), type.large.end(), array_of_large_counts);
-  });
+void MPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses,
+                             MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[],
+                             MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[],
+                             MPI_Datatype array_of_datatypes[]) {
+  const Type& type = type_of(datatype);
+  require(static_cast<size_t>(max_large_counts) >= type.large.size(), MPI_ERR_ARG,
+          "an array is too short for the contents");
+  contents(type, max_integers, max_addresses, max_datatypes, array_of_integers, array_of_addresses, array_of_datatypes);
+  std::copy(type.large.begin(), type.large.end(), array_of_large_counts);
 }
 
 // Names of MPI-1, which programs still call.
-int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint* extent) {
-  MPI_Aint lb;
-  return MPI_Type_get_extent(datatype, &lb, extent);
-}
-int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint* displacement) {
-  MPI_Aint extent;
-  return MPI_Type_get_extent(datatype, displacement, &extent);
-}
-int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint* displacement) {
-  return run(__func__, [&] { *displacement = type_of(datatype).ub; });
-}
+void MPI_Type_extent(MPI_Datatype datatype, MPI_Aint* extent) { *extent = type_of(datatype).extent(); }
+void MPI_Type_lb(MPI_Datatype datatype, MPI_Aint* displacement) { *displacement = type_of(datatype).lb; }
+void MPI_Type_ub(MPI_Datatype datatype, MPI_Aint* displacement) { *displacement = type_of(datatype).ub; }
+
+}  // namespace rondo_mpi::calls

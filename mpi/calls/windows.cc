@@ -16,24 +16,18 @@
 #include "mpi/core/type.h"
 #include "mpi/core/world.h"
 
-using namespace rondo_mpi;
-
+namespace rondo_mpi::calls {
 namespace {
 
-Window& window_of(MPI_Win win) { return object(world().windows, win); }
-
-Window& dynamic(Window& window) {
-  require(window.flavor == MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "the window is not a dynamic one");
-  return window;
+// A share keeps the window until the call is over, also where another thread ends the handle.
+std::shared_ptr<Window> window_of(MPI_Win win) {
+  object(world().windows, win);
+  return world().windows.share(win);
 }
-
-// The share keeps the window until the function returns, also where another thread ends the handle.
-template <typename Function>
-int on_window(MPI_Win win, const char* call, const Function& function) {
-  return on_win(win, call, [&] {
-    window_of(win);
-    function(*world().windows.share(win));
-  });
+std::shared_ptr<Window> dynamic(MPI_Win win) {
+  auto window = window_of(win);
+  require(window->flavor == MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "the window is not a dynamic one");
+  return window;
 }
 
 // MPI_Get_accumulate's origin of MPI_NO_OP is not read, also not its type.
@@ -95,77 +89,66 @@ std::vector<int> ranks_in(const Window& window, MPI_Group group) {
 // --- Windows
 
 // Collective. The memory is the program's, and stays until MPI_Win_free() has returned.
-int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  return on(comm, __func__,
-            [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info), nullptr); });
+void MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  *win = publish(make(comm, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info), nullptr);
 }
 // Collective. The memory is zeroed, and goes with the window.
-int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win) {
-  return on(comm, __func__,
-            [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info), baseptr); });
+void MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win) {
+  *win = publish(make(comm, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, disp_unit, info), baseptr);
 }
 // Collective. MPI_ERR_RMA_SHARED where the ranks do not all share memory.
-int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,
-                              MPI_Win* win) {
-  return on(comm, __func__,
-            [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info), baseptr); });
+void MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr,
+                               MPI_Win* win) {
+  *win = publish(make(comm, MPI_WIN_FLAVOR_SHARED, nullptr, size, disp_unit, info), baseptr);
 }
 // A rank whose memory this process cannot address has size 0, as MPI 4.1 says of windows that are not shared ones.
-int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr) {
-  return on_window(win, __func__, [&](Window& window) {
-    require(window.flavor != MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "a dynamic window has no such memory");
-    const int ranks = window.comm().size();
-    const bool first = rank == MPI_PROC_NULL;  // of those that have memory
-    require(first || (rank >= 0 && rank < ranks), MPI_ERR_RANK, "the rank is not in the window");
-    for (rank = first ? 0 : rank; first && rank + 1 < ranks && window.part(rank).size == 0;) ++rank;
-    const Window::Part part = window.part(rank);
-    *size = part.base == nullptr ? 0 : part.size;  // null: this process has no address for it
-    *disp_unit = part.unit;
-    *static_cast<void**>(baseptr) = *size == 0 ? nullptr : part.base;
-  });
+void MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr) {
+  const auto window = window_of(win);
+  require(window->flavor != MPI_WIN_FLAVOR_DYNAMIC, MPI_ERR_RMA_FLAVOR, "a dynamic window has no such memory");
+  const int ranks = window->comm().size();
+  const bool first = rank == MPI_PROC_NULL;  // of those that have memory
+  require(first || (rank >= 0 && rank < ranks), MPI_ERR_RANK, "the rank is not in the window");
+  for (rank = first ? 0 : rank; first && rank + 1 < ranks && window->part(rank).size == 0;) ++rank;
+  const Window::Part part = window->part(rank);
+  *size = part.base == nullptr ? 0 : part.size;  // null: this process has no address for it
+  *disp_unit = part.unit;
+  *static_cast<void**>(baseptr) = *size == 0 ? nullptr : part.base;
 }
-int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  return on(comm, __func__, [&] { *win = publish(make(comm, MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info), nullptr); });
+void MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  *win = publish(make(comm, MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info), nullptr);
 }
 // Ranges may be attached in any order; the program keeps the memory until it detaches them. Where ranks share memory,
 // nothing is registered: the kernel copies whatever is there.
-int MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
-  return on_window(win, __func__, [&](Window& window) {
-    Window& of = dynamic(window);
-    require(size >= 0, MPI_ERR_SIZE, "the size is negative");
-    of.attach(base, size);
-  });
+void MPI_Win_attach(MPI_Win win, void* base, MPI_Aint size) {
+  const auto window = dynamic(win);
+  require(size >= 0, MPI_ERR_SIZE, "the size is negative");
+  window->attach(base, size);
 }
 // The program lets no rank access the memory any more.
-int MPI_Win_detach(MPI_Win win, const void* base) {
-  return on_window(win, __func__, [&](Window& window) { dynamic(window).detach(base); });
-}
+void MPI_Win_detach(MPI_Win win, const void* base) { dynamic(win)->detach(base); }
 
 // Collective, and waits for all: no rank accesses the memory afterwards. An open epoch is an error, and the window
 // stays.
 int MPI_Win_free(MPI_Win* win) {
   bool closed = false;  // also if a rank has failed
-  const int code = on_window(*win, __func__, [&](Window& window) {
-    window.require_idle();
-    delete_attributes(*win, window.attributes);
+  const int code = on_win(*win, __func__, [&] {
+    const auto window = window_of(*win);
+    window->require_idle();
+    delete_attributes(*win, window->attributes);
     closed = true;
-    window.close();
+    window->close();
   });
   if (!closed) return code;
   world().windows.remove(*win);  // the window's handler has had the handle
   *win = MPI_WIN_NULL;
   return code;
 }
-int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
-  return on_window(win, __func__,
-                   [&](Window& window) { *group = publish_group(window.comm().members, window.comm().session); });
+void MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
+  const auto window = window_of(win);
+  *group = publish_group(window->comm().members, window->comm().session);
 }
-int MPI_Win_set_info(MPI_Win win, MPI_Info info) {
-  return on_window(win, __func__, [&](Window& window) { take_hints(window.info, hints_of(info), kWindowHints); });
-}
-int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
-  return on_window(win, __func__, [&](Window& window) { *info = new_info(window.info.entries.get()); });
-}
+void MPI_Win_set_info(MPI_Win win, MPI_Info info) { take_hints(window_of(win)->info, hints_of(info), kWindowHints); }
+void MPI_Win_get_info(MPI_Win win, MPI_Info* info) { *info = new_info(window_of(win)->info.entries.get()); }
 
 // --- Data
 
@@ -176,82 +159,61 @@ int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
 
 // A call without a request, and with one. Without a request the program learns of errors by the call's code, not by the
 // next synchronization.
-#define MOVES(Name, name, parameters, statement)                                        \
-  int MPI_##Name##_c(parameters, MPI_Win win) {                                         \
-    return on_window(win, __func__, [&](Window& window) { statement; });                \
-  }                                                                                     \
-  int MPI_R##name##_c(parameters, MPI_Win win, MPI_Request* request) {                  \
-    return on_window(win, __func__, [&](Window& window) { statement, over(request); }); \
+#define MOVES(Name, name, parameters, ...)                                      \
+  void MPI_##Name##_c(parameters, MPI_Win win) { window_of(win)->__VA_ARGS__; } \
+  void MPI_R##name##_c(parameters, MPI_Win win, MPI_Request* request) {         \
+    window_of(win)->__VA_ARGS__;                                                \
+    over(request);                                                              \
   }
 #define LIST(...) __VA_ARGS__
-MOVES(Put, put, LIST(ORIGIN(const), TARGET), window.put(data_of(origin, origin_count, origin_type), AT))
-MOVES(Get, get, LIST(ORIGIN(), TARGET), window.get(data_of(origin, origin_count, origin_type), AT))
+MOVES(Put, put, LIST(ORIGIN(const), TARGET), put(data_of(origin, origin_count, origin_type), AT))
+MOVES(Get, get, LIST(ORIGIN(), TARGET), get(data_of(origin, origin_count, origin_type), AT))
 MOVES(Accumulate, accumulate, LIST(ORIGIN(const), TARGET, MPI_Op op),
-      window.accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, *op_of(op)))
+      accumulate(operand(origin, origin_count, origin_type, op), nowhere(), AT, *op_of(op)))
 MOVES(Get_accumulate, get_accumulate, LIST(ORIGIN(const), RESULT, TARGET, MPI_Op op),
-      window.accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type), AT,
-                        *op_of(op)))
+      accumulate(operand(origin, origin_count, origin_type, op), data_of(result, result_count, result_type), AT,
+                 *op_of(op)))
 
 // Other updates of the same target wait while this one is made.
-int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
-                     MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) {
-    window.accumulate(operand(origin, 1, type, op), data_of(result, 1, type), place(target, disp, 1, type), *op_of(op));
-  });
+void MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint disp, MPI_Op op,
+                      MPI_Win win) {
+  window_of(win)->accumulate(operand(origin, 1, type, op), data_of(result, 1, type), place(target, disp, 1, type),
+                             *op_of(op));
 }
 // `result` gets what was there, whether it was equal or not.
-int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int target,
-                         MPI_Aint disp, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) {
-    window.compare_and_swap(origin, compare, result, place(target, disp, 1, type));
-  });
+void MPI_Compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int target,
+                          MPI_Aint disp, MPI_Win win) {
+  window_of(win)->compare_and_swap(origin, compare, result, place(target, disp, 1, type));
 }
 
 // --- Synchronization
 
 // Other assertions than MPI_MODE_NOSUCCEED would save nothing. The barrier is made in any case.
-int MPI_Win_fence(int assert, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.fence((assert& MPI_MODE_NOSUCCEED) == 0); });
-}
+void MPI_Win_fence(int assert, MPI_Win win) { window_of(win)->fence((assert& MPI_MODE_NOSUCCEED) == 0); }
 // It returns when this rank has the lock: MPI lets it return earlier, and programs must not rely on either.
-int MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
-  return on_window(win, __func__,
-                   [&](Window& window) { window.lock(lock_type, rank, (assert& MPI_MODE_NOCHECK) == 0); });
+void MPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) {
+  window_of(win)->lock(lock_type, rank, (assert& MPI_MODE_NOCHECK) == 0);
 }
 // Accesses have ended before: only the lock is given back.
-int MPI_Win_unlock(int rank, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.unlock(rank); });
-}
-int MPI_Win_lock_all(int assert, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.lock_all((assert& MPI_MODE_NOCHECK) == 0); });
-}
-int MPI_Win_unlock_all(MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.unlock_all(); });
-}
-int MPI_Win_flush(int rank, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.flush(rank); });
-}
-int MPI_Win_flush_all(MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.flush_all(); });
-}
-int MPI_Win_sync(MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.sync(); });
-}
+void MPI_Win_unlock(int rank, MPI_Win win) { window_of(win)->unlock(rank); }
+void MPI_Win_lock_all(int assert, MPI_Win win) { window_of(win)->lock_all((assert& MPI_MODE_NOCHECK) == 0); }
+void MPI_Win_unlock_all(MPI_Win win) { window_of(win)->unlock_all(); }
+void MPI_Win_flush(int rank, MPI_Win win) { window_of(win)->flush(rank); }
+void MPI_Win_flush_all(MPI_Win win) { window_of(win)->flush_all(); }
+void MPI_Win_sync(MPI_Win win) { window_of(win)->sync(); }
 // It does not wait; MPI_Win_start() waits for all posts of its group. Assertions are not read.
-int MPI_Win_post(MPI_Group group, int, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.post(ranks_in(window, group)); });
+void MPI_Win_post(MPI_Group group, int, MPI_Win win) {
+  const auto window = window_of(win);
+  window->post(ranks_in(*window, group));
 }
-int MPI_Win_start(MPI_Group group, int, MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.start(ranks_in(window, group)); });
+void MPI_Win_start(MPI_Group group, int, MPI_Win win) {
+  const auto window = window_of(win);
+  window->start(ranks_in(*window, group));
 }
-int MPI_Win_complete(MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.complete(); });
-}
+void MPI_Win_complete(MPI_Win win) { window_of(win)->complete(); }
 // Waits until all origins have called MPI_Win_complete().
-int MPI_Win_wait(MPI_Win win) {
-  return on_window(win, __func__, [&](Window& window) { window.done(true); });
-}
+void MPI_Win_wait(MPI_Win win) { window_of(win)->done(true); }
 // False: the exposure epoch goes on, and no origin's call is taken.
-int MPI_Win_test(MPI_Win win, int* flag) {
-  return on_window(win, __func__, [&](Window& window) { *flag = window.done(false); });
-}
+void MPI_Win_test(MPI_Win win, int* flag) { *flag = window_of(win)->done(false); }
+
+}  // namespace rondo_mpi::calls

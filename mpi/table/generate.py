@@ -1,4 +1,4 @@
-"""Makes a face of the tables: the header that programs (and mpi/core, mpi/calls) include, the table of its functions in
+"""Makes a face of the tables: the header that programs (and mpi/core, mpi/calls) include, its functions and their table in
 librondo_mpi.so, and the library that programs load, which jumps there.
 
     generate.py FACE TABLES {header|entries|library}     to standard output
@@ -9,15 +9,31 @@ FACE: mpich, standard, mpitrampoline, openmpi. TABLES: the folder of functions.t
 import pathlib
 import re
 import sys
+import typing
 import zlib
 
 COLUMN = {"mpich": 0, "standard": 1, "mpitrampoline": 1, "openmpi": 2}
 POINTERS = ("UNWEIGHTED", "WEIGHTS_EMPTY")  # objects of MPICH's ABI
 # What a call writes to, and may not be null; but for these names, which may.
 HANDLES = "Comm|Group|Datatype|Op|Request|Message|Errhandler|Info|Session|Win|File"
+PARAMETER = re.compile(r"(.*?) ?(\w+)[][\d]*")
 WRITTEN = re.compile(rf"(?:int|char|MPI_(?:Aint|Count|Offset|Fint|{HANDLES}))\*")
 MAY_BE_NULL = ("argc", "argv", "value", "pset_name", "sourceweights", "destweights", "coords")
+# Whose error handler gets what a function throws: that of its first parameter of these types.
+HANDLERS = {"MPI_Comm": "on", "MPI_Win": "on_win", "MPI_File": "on_file", "MPI_Session": "on_session"}
 KINDS = {"COUNT": ("int", "MPI_Count"), "DISPL": ("int", "MPI_Aint"), "ADISPL": ("MPI_Aint", "MPI_Count")}
+
+
+class Function(typing.NamedTuple):
+    kind: str  # of what it returns; "": an int, an error code of what its code throws
+    name: str
+    parameters: str
+    code: str  # the name of what calls/ has of it
+    other: str  # another function, which it calls instead; "": none
+    written: dict = {}  # of parameters that go there and come back as a larger type: {name: (type, larger type)}
+
+    def declared(self, prefix=""):
+        return f"{self.kind or 'int'} {prefix}{full(self.name)}({self.parameters})"
 
 
 def full(name):
@@ -30,38 +46,26 @@ def lines(path):
 
 
 def functions(tables):
-    """[(type, name, parameters)] of those that are implemented, the names of the others, and {name: lines} of those that
-    call another one, whose code is made here."""
+    """The functions that are implemented, and the names of the others."""
     table = lines(tables / "functions.txt")
     split = table.index("unsupported")
-    made, forwarding = [], {}
+    made = []
     for line in table[:split]:
-        kind, name, parameters, other = re.fullmatch(r"(?:(\S+) )?(\w+)\((.*)\)(?: = (\w+))?", line).groups()
-        forms = [re.sub(r"\b(COUNT|DISPL|ADISPL)\b", lambda match: KINDS[match[1]][large], parameters) for large in (0, 1)]
-        made.append((kind or "int", name, forms[0]))
+        kind, name, parameters, other = re.fullmatch(r"(?:(\S+) )?(\w+)\((.*)\)(?: = (\w+))?", line).groups("")
+        small, large = (
+            re.sub(r"\b(COUNT|DISPL|ADISPL)\b", lambda match: KINDS[match[1]][form], parameters) for form in (0, 1)
+        )
         if name == "Op_create":
-            made.append(("int", "Op_create_c", forms[0].replace("MPI_User_function", "MPI_User_function_c")))
-        elif forms[1] != parameters:
-            made.append((kind or "int", name + "_c", forms[1]))
-            # Arrays would have to be copied, and a datatype remembers which form made it: these have code of their own.
-            if not re.search(r"\b(?:COUNT|DISPL) \w+\[\]|\* newtype", parameters):
-                other = name + "_c"
-        if other:
+            large = parameters.replace("MPI_User_function", "MPI_User_function_c")
+        # Arrays would have to be copied, and a datatype remembers which form made it: these have code of their own.
+        if small == large or name == "Op_create" or re.search(r"\b(?:COUNT|DISPL) \w+\[\]|\* newtype", parameters):
+            made.append(Function(kind, name, small, name, other))
+        else:
             written = {word: KINDS[what] for what, word in re.findall(r"\b(A?DISPL|COUNT)\* (\w+)", parameters)}
-            forwarding[name] = forward(name, forms[0], other, written)
-    return made, " ".join(table[split + 1:]).split(), forwarding
-
-
-def forward(name, parameters, other, written):
-    """The lines of a function that calls another one. written: numbers that go there and come back as a larger type."""
-    words = [re.fullmatch(r".*?(\w+)[][\d]*", parameter)[1] for parameter in parameters.split(", ")]
-    arguments = ", ".join(f"&large_{word}" if word in written else word for word in words)
-    call = f"{full(other)}({arguments})"
-    if not written:
-        return [f"int {full(name)}({parameters}) {{ return {call}; }}"]
-    before = [f"  {large} large_{word} = *{word};" for word, (_, large) in written.items()]
-    after = [f"  if (code == MPI_SUCCESS) *{word} = NARROWED({small}, large_{word});" for word, (small, _) in written.items()]
-    return [f"int {full(name)}({parameters}) {{", *before, f"  const int code = {call};", *after, "  return code;", "}"]
+            made.append(Function(kind, name, small, name + "_c", other, written))
+        if small != large:
+            made.append(Function(kind, name + "_c", large, name + "_c", ""))
+    return made, " ".join(table[split + 1:]).split()
 
 
 def constants(tables, column):
@@ -87,14 +91,14 @@ def objects(face, tables):
 def exported(face, tables):
     """The functions that are implemented, those that are not, and what the table of the former is called: two libraries
     have a name in common only if they agree about its entries."""
-    made, unsupported, _ = functions(tables)
-    names = [name for _, name, _ in made if face != "mpitrampoline" or not name.startswith("X_")]
+    made, unsupported = functions(tables)
+    names = [name for name in (each.name for each in made) if face != "mpitrampoline" or not name.startswith("X_")]
     agreed = zlib.crc32(" ".join(names + objects(face, tables)).encode())
     return names, unsupported, f"rondo_mpi_{face}_{agreed:08x}"
 
 
 def header(face, tables):
-    made, _, _ = functions(tables)
+    made, _ = functions(tables)
     out = ["#ifndef RONDO_MPI_H", "#define RONDO_MPI_H", f"#define RONDO_MPI_FACE_{face.upper()} 1"]
     # librondo_mpi.so has this code once for each face, under names of its own.
     out += ["#ifdef RONDO_MPI_INSIDE", f"#define rondo_mpi rondo_mpi_{face}", f"#define MPI_Status MPI_Status_{face}"]
@@ -108,43 +112,53 @@ def header(face, tables):
     for kind, name, value in constants(tables, COLUMN[face]):
         out.append(f"#define MPI_{name} " + (f"({value})" if kind == "int" else f"(({kind})({value}))"))
     out.append((tables / "callbacks.h").read_text())
-    out += [f"{kind} {full(name)}({parameters}) RONDO_MPI_NAME({name});" for kind, name, parameters in made]
-    out += [f"{kind} P{full(name)}({parameters});" for kind, name, parameters in made]
-    out += ["#ifdef __cplusplus", "}", "#endif", "#endif"]
-    return out
+    out += [f"{each.declared()} RONDO_MPI_NAME({each.name});" for each in made]
+    out += [f"{each.declared('P')};" for each in made]
+    out += ["#ifdef __cplusplus", "}", "#endif", "#ifdef RONDO_MPI_INSIDE", "namespace rondo_mpi::calls {"]
+    own = [each for each in made if each.code == each.name and not each.other]
+    out += [f"{each.kind or 'void'} {full(each.name)}({each.parameters});" for each in own]
+    return [*out, "}", "#endif", "#endif"]
 
 
-def checked(kind, name, parameters):
-    """What calls the function, but ends with an error where the function would write to null: its name, its lines."""
-    split = [re.fullmatch(r"(.*?) ?(\w+)[][\d]*", parameter) for parameter in parameters.split(", ")]
-    if kind != "int" or not all(split):
-        return full(name), []
-    written = [word for of, word in map(re.Match.groups, split) if WRITTEN.fullmatch(of) and word not in MAY_BE_NULL]
-    if not written:
-        return full(name), []
-    comm = next((word for of, word in map(re.Match.groups, split) if of == "MPI_Comm"), "MPI_COMM_NULL")
-    nulls = " || ".join(f"!{word}" for word in written)
-    missing = f'rondo_mpi_missing("{full(name)}", {comm})'
-    call = f"{full(name)}({', '.join(match[2] for match in split)})"
-    return f"checked_{name}", [f"static int checked_{name}({parameters}) {{ return {nulls} ? {missing} : {call}; }}"]
+def entry(of):
+    """The lines of a function: it calls its code, after a look for null where it would write."""
+    arguments = [(match[1], match[2]) for match in map(PARAMETER.fullmatch, of.parameters.split(", ")) if match and match[1]]
+    words = [word for _, word in arguments]
+    missing = [word for kind, word in arguments if WRITTEN.fullmatch(kind) and word not in MAY_BE_NULL]
+    out = [f"{of.declared()} {{"]
+    if missing:
+        comm = next((word for kind, word in arguments if kind == "MPI_Comm"), "MPI_COMM_NULL")
+        nulls = " || ".join(f"!{word}" for word in missing)
+        out.append(f'  if ({nulls}) return rondo_mpi_missing("{full(of.name)}", {comm});')
+    if of.other:
+        return [*out, f"  return {full(of.other)}({', '.join(words)});", "}"]
+    out += [f"  {large} large_{word} = *{word};" for word, (_, large) in of.written.items()]
+    words = [f"&large_{word}" if word in of.written else word for word in words]
+    call = f"calls::{full(of.code)}({', '.join(words)})"
+    if not of.kind:
+        name = full(of.code)
+        where = next((f"{HANDLERS[kind]}({word}, " for kind, word in arguments if kind in HANDLERS), "run(")
+        call = f'{where}"{name}", [&] {{ {call}; }})'
+    if not of.written:
+        return [*out, f"  return {call};", "}"]
+    back = [f"  if (made == MPI_SUCCESS) *{word} = narrowed<{small}>(large_{word});" for word, (small, _) in of.written.items()]
+    return [*out, f"  const int made = {call};", *back, "  return made;", "}"]
 
 
 def entries(face, tables):
-    """What the library jumps to: the call of what is not supported, then the functions. Open MPI's has a last entry, for
-    the addresses of its objects, which a program may have copies of. The code of functions that call another one."""
+    """The functions, and what the library jumps to: the call of what is not supported, then they. Open MPI's has a last
+    entry, for the addresses of its objects, which a program may have copies of."""
     names, _, table = exported(face, tables)
-    implemented, _, forwarding = functions(tables)
-    made = [checked(*function) for function in implemented if function[1] in names]
-    out, last = ["#include <mpi.h>"], []
-    out.append("#define NARROWED(type, value) ((type)(value) == (value) ? (type)(value) : (type)MPI_UNDEFINED)")
-    out += [line for lines in forwarding.values() for line in lines]
-    out += [line for _, lines in made for line in lines]
+    implemented, _ = functions(tables)
+    out, last = ['#include "mpi/core/errors.h"', "using namespace rondo_mpi;"], []
+    out.append("template <typename Small, typename Large> static Small narrowed(Large value) {")
+    out.append("  return static_cast<Small>(value) == value ? static_cast<Small>(value) : Small{MPI_UNDEFINED}; }")
+    out += [line for each in implemented for line in entry(each)]
     if objects(face, tables):
         out.append(f"char* rondo_mpi_objects[{len(objects(face, tables))}];")
         last = ["rondo_mpi_objects"]
-    out.append(f'__attribute__((visibility("default"))) void* const {table}[] = {{')
-    functions_of = [entry for entry, _ in made]
-    return out + [f"(void*){entry}," for entry in ["rondo_mpi_unsupported", *functions_of, *last]] + ["};"]
+    out += ['extern "C" __attribute__((visibility("default"))) void* const ' + f"{table}[];", f"void* const {table}[] = {{"]
+    return out + [f"(void*){name}," for name in ["rondo_mpi_unsupported", *map(full, names), *last]] + ["};"]
 
 
 def library(face, tables):
