@@ -31,7 +31,7 @@ void check(const PlanRequest& request) {
   if (request.chunks_in_flight < 1 || request.chunks_in_flight > kMaxChunksInFlight) {
     refuse(std::to_string(request.chunks_in_flight) + " chunks in flight, not 1 .. 64");
   }
-  const bool rooted = static_cast<int>(request.collective) < kCollectives && collective_has_root(request.collective);
+  const bool rooted = collective_has_root(request.collective);
   if (rooted ? request.root < 0 || request.root >= world : request.root != -1) {
     refuse("root " + std::to_string(request.root) + " of " + collective_name(request.collective) + " in a world of " +
            std::to_string(world));
@@ -58,9 +58,6 @@ Plan build_alone(const PlanRequest& request) {
   }
   return b.take();
 }
-
-// Each rank has one block of the whole on one side.
-bool scattered(Collective c) { return c == Collective::kReduceScatter || c == Collective::kAllGather; }
 
 // What a tree can do: the whole buffer goes up, down, or up and down.
 bool spreads_or_folds_one_block(Collective c) {
@@ -93,9 +90,9 @@ bool plan_available(Collective collective, Algorithm algorithm, const Topology& 
     case Algorithm::kStar:
       return collective == Collective::kAllReduce;
     case Algorithm::kHalvingDoubling:
-      return collective == Collective::kAllReduce || scattered(collective);
+      return collective == Collective::kAllReduce || collective_shares_blocks(collective);
     case Algorithm::kPat:
-      return scattered(collective);
+      return collective_shares_blocks(collective);
     case Algorithm::kWindow:
     case Algorithm::kStaged:
     case Algorithm::kPull:

@@ -53,10 +53,9 @@ Chooser::Chooser(const Topology& topology, const CostModel& model, int chunks_in
 
 bool Chooser::within_limits(Collective collective, Algorithm algorithm, uint64_t bytes) const {
   const uint64_t world = static_cast<uint64_t>(pair_costs_.world);
-  const bool scattered = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
   switch (algorithm) {
     case Algorithm::kDirect:
-      if (scattered) return bytes / world <= kDirectBlockBytes;
+      if (collective_shares_blocks(collective)) return bytes / world <= kDirectBlockBytes;
       return bytes <= (world == 2 ? kWholeBufferBytes : kDirectPairBytes);
     case Algorithm::kRecursiveDoubling:
     case Algorithm::kTree:

@@ -137,9 +137,7 @@ void take(PlanBuilder& b) {
 
 // posted_blocks() counted for the rank that posts most, without a plan.
 uint64_t most_posted_blocks(Collective collective, int world) {
-  const bool of_others = collective == Collective::kReduceScatter || collective == Collective::kAllToAll ||
-                         collective == Collective::kScatter;
-  return of_others && world > 2 ? static_cast<uint64_t>(world - 1) : 1;
+  return facts_of(collective).input.blocks && world > 2 ? static_cast<uint64_t>(world - 1) : 1;
 }
 
 Plan build_one_shot(const PlanRequest& request) {

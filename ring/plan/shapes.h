@@ -12,16 +12,7 @@ namespace rondo {
 
 // Blocks of a plan in which all ranks send to all at once (direct, one shot): a block a rank, or the whole buffer.
 constexpr uint32_t direct_blocks(Collective collective, int world) {
-  switch (collective) {
-    case Collective::kReduceScatter:
-    case Collective::kAllGather:
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kAllToAll:
-      return static_cast<uint32_t>(world);
-    default:
-      return 1;
-  }
+  return collective_has_blocks(collective) ? static_cast<uint32_t>(world) : 1;
 }
 
 // Blocks that follow one another in each of the double trees: more fill the pipeline better, and make small calls

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "ring/plan/describe.h"
+#include "ring/plan/goal.h"
 #include "rondo/error.h"
 #include "tests/plan/plans.h"
 
@@ -36,6 +37,36 @@ TEST_CASE("ring all_reduce is the design's page: send; reduce and send; finish; 
   for (int world = 2; world <= 64; ++world) {
     request.topology = one_host(world);
     CHECK_EQ(build_plan(request).lanes[0].count, 2 * world - 1);
+  }
+}
+
+TEST_CASE("the facts of a collective are what its definition promises each rank") {
+  constexpr int kWorld = 3, kRoot = 1;
+  for (int c = 0; c < kCollectives; ++c) {
+    Plan plan;
+    plan.collective = static_cast<Collective>(c);
+    plan.world = kWorld;
+    plan.root = kRoot;
+    plan.blocks = kWorld;
+    if (plan.collective == Collective::kBarrier) continue;  // no rank gives or gets a block
+    const CollectiveFacts& facts = facts_of(plan.collective);
+    const bool has_blocks = collective_has_blocks(plan.collective);
+    const std::string name = collective_name(plan.collective);
+    for (plan.rank = 0; plan.rank < kWorld; ++plan.rank) {
+      CAPTURE(name);
+      CAPTURE(plan.rank);
+      // A buffer without blocks is cut into all of them.
+      const auto expected = [&](const CollectiveBuffer& buffer) {
+        return buffer.rooted && plan.rank != kRoot ? 0 : buffer.blocks || !has_blocks ? kWorld : 1;
+      };
+      int given = 0;
+      for (uint32_t block = 0; block < plan.blocks; ++block) given += holds_input(plan, block) ? 1 : 0;
+      CHECK_EQ(given, expected(facts.input));
+      const std::vector<Promise> promised = promises(plan);
+      const bool gets_none = plan.collective == Collective::kExscan && plan.rank == 0;
+      CHECK_EQ(static_cast<int>(promised.size()), gets_none ? 0 : expected(facts.output));
+      for (const Promise& promise : promised) CHECK_EQ(promise.folded, facts.reduces);
+    }
   }
 }
 

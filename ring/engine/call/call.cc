@@ -170,44 +170,31 @@ class Checker {
   }
 
   bool is_root() const { return call_.root == rank_; }
-  // Whether this rank's input, or output, has a block for every rank. In scatter and gather the root's alone has.
-  bool has_input_blocks() const {
-    return call_.collective == Collective::kReduceScatter || call_.collective == Collective::kAllToAll ||
-           (call_.collective == Collective::kScatter && is_root());
-  }
-  bool has_output_blocks() const {
-    return call_.collective == Collective::kAllGather || call_.collective == Collective::kAllToAll ||
-           (call_.collective == Collective::kGather && is_root());
-  }
+  const CollectiveFacts& facts() const { return facts_of(call_.collective); }
+  // Whether this rank's input, or output, has a block for every rank.
+  bool has_blocks(const CollectiveBuffer& buffer) const { return buffer.blocks && (!buffer.rooted || is_root()); }
 
   // Works out where the blocks lie, and how far each buffer is used.
   void lay_out() {
-    switch (call_.collective) {
-      case Collective::kAllReduce:
-      case Collective::kBroadcast:
-      case Collective::kReduce:
-      case Collective::kScan:
-      case Collective::kExscan:
-        if (call_.uneven) fail("this collective has no uneven variant");
-        input_end_ = output_end_ = bounded(call_.count);
-        return;
-      default:
-        break;
+    if (!collective_has_blocks(call_.collective)) {
+      if (call_.uneven) fail("this collective has no uneven variant");
+      input_end_ = output_end_ = bounded(call_.count);
+      return;
     }
     blocks_.input.resize(static_cast<size_t>(world_));
     blocks_.output.resize(static_cast<size_t>(world_));
     const auto own = static_cast<size_t>(rank_);
     if (call_.uneven) checked_.count = own_count();
     if (!call_.uneven) check_equal_blocks();
-    if (has_input_blocks()) {
+    if (has_blocks(facts().input)) {
       input_end_ = fill(blocks_.input, call_.input_counts, call_.input_displacements, "input");
-    } else if (call_.collective == Collective::kAllGather || call_.collective == Collective::kGather) {
+    } else if (!facts().input.blocks) {
       blocks_.input[own] = {0, checked_.count};
       input_end_ = bounded(checked_.count);
     }
-    if (has_output_blocks()) {
+    if (has_blocks(facts().output)) {
       output_end_ = fill(blocks_.output, call_.output_counts, call_.output_displacements, "output");
-    } else if (call_.collective == Collective::kReduceScatter || call_.collective == Collective::kScatter) {
+    } else if (!facts().output.blocks) {
       blocks_.output[own] = {0, checked_.count};
       output_end_ = bounded(checked_.count);
     }
@@ -218,14 +205,17 @@ class Checker {
   // The count of this rank's own block: among the counts, where this rank has all of them, else Call::count.
   uint64_t own_count() const {
     const auto own = static_cast<size_t>(rank_);
-    const bool gathers = call_.collective == Collective::kAllGather;
-    const bool scatters = call_.collective == Collective::kReduceScatter;
-    const auto counts = gathers ? call_.output_counts : call_.input_counts;
-    if (!gathers && !scatters) return call_.count;
+    if (!collective_shares_blocks(call_.collective)) return call_.count;
+    const auto counts = shared_counts();
     if (counts.size() != static_cast<size_t>(world_)) {
       fail(fmt::format("{} counts given; there must be one for each of the {} ranks", counts.size(), world_));
     }
     return counts[own];
+  }
+
+  // The counts that every rank gives.
+  std::span<const uint64_t> shared_counts() const {
+    return facts().output.blocks ? call_.output_counts : call_.input_counts;
   }
 
   // Lays the blocks of one buffer out, by counts and displacements. Returns how many elements of the buffer are
@@ -284,8 +274,8 @@ class Checker {
     if (!call_.uneven) return;
     const Extent in = blocks_.input[own];
     const Extent out = blocks_.output[own];
-    if (has_input_blocks() == has_output_blocks() && !has_input_blocks()) return;
-    if (call_.collective == Collective::kAllGather || call_.collective == Collective::kReduceScatter) return;
+    if (!has_blocks(facts().input) && !has_blocks(facts().output)) return;
+    if (collective_shares_blocks(call_.collective)) return;
     if (in.count != out.count) {
       fail(fmt::format("rank {} sends itself {} elements but expects {}", rank_, in.count, out.count));
     }
@@ -294,9 +284,8 @@ class Checker {
   // In all_gather_v and reduce_scatter_v all ranks know all counts: their hash becomes an agreed field. All
   // ranks refuse a sum that is too large, also one whose displacements would keep its blocks lower.
   void hash_counts() {
-    const bool gathers = call_.collective == Collective::kAllGather;
-    if (!call_.uneven || (!gathers && call_.collective != Collective::kReduceScatter)) return;
-    const auto counts = gathers ? call_.output_counts : call_.input_counts;
+    if (!call_.uneven || !collective_shares_blocks(call_.collective)) return;
+    const auto counts = shared_counts();
     uint64_t total = 0;
     for (const uint64_t count : counts) total = bounded(total + count);
     checked_.shared_counts = Hash64().add_all(counts).value();
@@ -318,32 +307,21 @@ class Checker {
     }
   }
 
-  // Scatter reads at the root alone; gather and reduce write at the root alone; exscan writes nothing on rank 0.
-  bool needs_input() const { return call_.collective != Collective::kScatter || is_root(); }
+  // A broadcast's input is its output, which all ranks have. Exscan writes nothing on rank 0.
+  bool needs_input() const { return call_.collective == Collective::kBroadcast || !facts().input.rooted || is_root(); }
   bool needs_output() const {
     if (call_.collective == Collective::kExscan) return rank_ > 0;
-    return (call_.collective != Collective::kGather && call_.collective != Collective::kReduce) || is_root();
+    return !facts().output.rooted || is_root();
   }
 
   // Whether the overlap of input and output is the one that in-place calls have.
   bool is_in_place(uintptr_t input, uintptr_t output) const {
     const auto own = static_cast<size_t>(rank_);
-    switch (call_.collective) {
-      case Collective::kAllReduce:
-      case Collective::kBroadcast:
-      case Collective::kReduce:
-      case Collective::kScan:
-      case Collective::kExscan:
-        return input == output;
-      case Collective::kAllGather:
-      case Collective::kGather:
-        return input == output + blocks_.output[own].offset * element_bytes_;
-      case Collective::kReduceScatter:
-      case Collective::kScatter:
-        return output == input + blocks_.input[own].offset * element_bytes_;
-      default:
-        return false;
-    }
+    const bool in = facts().input.blocks, out = facts().output.blocks;
+    if (in && out) return false;
+    if (in) return output == input + blocks_.input[own].offset * element_bytes_;
+    if (out) return input == output + blocks_.output[own].offset * element_bytes_;
+    return input == output;
   }
 
   const Call& call_;
@@ -364,15 +342,8 @@ namespace {
 
 // The blocks that every rank knows, or nullptr.
 const std::vector<Extent>* known_blocks(const CheckedCall& call) {
-  if (call.collective == Collective::kAllGather) return &call.blocks->output;
-  if (call.collective == Collective::kReduceScatter) return &call.blocks->input;
-  return nullptr;
-}
-
-// Collectives whose larger buffer has a block for each rank.
-bool has_blocks(Collective collective) {
-  return collective != Collective::kAllReduce && collective != Collective::kBroadcast &&
-         collective != Collective::kReduce && collective != Collective::kBarrier && !collective_scans(collective);
+  if (!collective_shares_blocks(call.collective)) return nullptr;
+  return facts_of(call.collective).output.blocks ? &call.blocks->output : &call.blocks->input;
 }
 
 }  // namespace
@@ -381,7 +352,7 @@ bool has_blocks(Collective collective) {
 uint64_t CheckedCall::total_bytes(int world) const {
   if (collective == Collective::kBarrier) return 0;
   const uint64_t element = element_bytes();
-  if (!has_blocks(collective)) return count * element;
+  if (!collective_has_blocks(collective)) return count * element;
   if (!uneven) return count * element * static_cast<uint64_t>(world);
   uint64_t total = 0;
   if (const auto* known = known_blocks(*this)) {
@@ -396,7 +367,7 @@ uint64_t CheckedCall::travelling_bytes(int world) const {
 }
 
 std::optional<uint64_t> CheckedCall::largest_block(uint32_t block_count, uint64_t granule) const {
-  if (!has_blocks(collective)) {
+  if (!collective_has_blocks(collective)) {
     const uint64_t granules = (count + granule - 1) / granule;
     return (granules + block_count - 1) / block_count * granule;
   }

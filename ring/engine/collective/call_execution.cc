@@ -328,7 +328,7 @@ std::unique_ptr<Run> CallExecution::make_link_run(const CheckedCall& call, std::
 void CallExecution::check_input() const {
   const CheckedCall& call = *operation_->call;
   const std::byte* input = operation_->start.buffers.input;
-  const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
+  const bool from_root = facts_of(call.collective).input.rooted;
   if (input == nullptr || call.uneven || call.user_bytes > 0 || (from_root && call.root != context_.rank)) return;
   const uint64_t count = buffer_bytes(call, context_.world()).input / dtype_bytes(call.dtype);
   const auto index = first_not_finite(input, count, call.dtype);

@@ -29,34 +29,16 @@ struct Cutter {
   const uint64_t rank, world, element;
 
   bool is_root() const { return call.root == static_cast<int>(rank); }
-  bool blocks_in() const {
-    const Collective c = call.collective;
-    return c == Collective::kReduceScatter || c == Collective::kAllToAll || (c == Collective::kScatter && is_root());
-  }
-  bool blocks_out() const {
-    const Collective c = call.collective;
-    return c == Collective::kAllGather || c == Collective::kAllToAll || (c == Collective::kGather && is_root());
-  }
-  bool reads() const {
-    const Collective c = call.collective;
-    return c == Collective::kBroadcast || c == Collective::kScatter ? is_root() : true;
-  }
+  const CollectiveFacts& facts() const { return facts_of(call.collective); }
+  bool blocks_in() const { return facts().input.blocks && reads(); }
+  bool blocks_out() const { return facts().output.blocks && writes(); }
+  bool reads() const { return !facts().input.rooted || is_root(); }
   bool writes() const {
-    const Collective c = call.collective;
-    if (c == Collective::kBroadcast) return !is_root();
-    return c == Collective::kGather || c == Collective::kReduce ? is_root() : true;
+    if (call.collective == Collective::kBroadcast) return !is_root();
+    return !facts().output.rooted || is_root();
   }
   // Bytes of the larger buffer for each element of a block: the same on all ranks.
-  uint64_t widest() const {
-    switch (call.collective) {
-      case Collective::kAllReduce:
-      case Collective::kBroadcast:
-      case Collective::kReduce:
-        return element;
-      default:
-        return element * world;
-    }
-  }
+  uint64_t widest() const { return collective_has_blocks(call.collective) ? element * world : element; }
 
   std::byte* input() const { return const_cast<std::byte*>(buffers.input); }
 
@@ -82,9 +64,7 @@ struct Cutter {
   }
 
   // --- uneven
-  bool pairs_know() const {
-    return call.collective != Collective::kAllGather && call.collective != Collective::kReduceScatter;
-  }
+  bool pairs_know() const { return !collective_shares_blocks(call.collective); }
   // The part of a block that is in the piece.
   Extent part_of(const Extent& block, uint64_t index, const UnevenCut& cut) const {
     if (!pairs_know()) {  // balanced

@@ -12,15 +12,8 @@ namespace {
 uint64_t address_of(const void* memory) { return reinterpret_cast<uint64_t>(memory); }
 
 // Whether `rank` has data that others read, or a result that others write.
-bool gives(const CheckedCall& call, int rank) {
-  const bool from_root = call.collective == Collective::kBroadcast || call.collective == Collective::kScatter;
-  return !from_root || rank == call.root;
-}
-
-bool takes(const CheckedCall& call, int rank) {
-  const bool to_root = call.collective == Collective::kReduce || call.collective == Collective::kGather;
-  return !to_root || rank == call.root;
-}
+bool gives(const CheckedCall& call, int rank) { return !facts_of(call.collective).input.rooted || rank == call.root; }
+bool takes(const CheckedCall& call, int rank) { return !facts_of(call.collective).output.rooted || rank == call.root; }
 
 }  // namespace
 

@@ -94,18 +94,8 @@ Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_
 BufferBytes buffer_bytes(const CheckedCall& call, int world) {
   const uint64_t block = call.count * call.element_bytes();
   const uint64_t all = block * static_cast<uint64_t>(world);
-  switch (call.collective) {
-    case Collective::kAllGather:
-    case Collective::kGather:
-      return {block, all};
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return {all, block};
-    case Collective::kAllToAll:
-      return {all, all};
-    default:
-      return {block, block};
-  }
+  const CollectiveFacts& facts = facts_of(call.collective);
+  return {facts.input.blocks ? all : block, facts.output.blocks ? all : block};
 }
 
 void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& slicing, WindowBinding& windows) {
@@ -116,14 +106,12 @@ void lay_out_windows(const CheckedCall& call, const Plan& plan, const Slicing& s
     return;
   }
   // A block a rank: one after the other, or alone in the buffer.
-  const Collective c = call.collective;
-  const bool one_in = c == Collective::kAllGather || c == Collective::kGather;
-  const bool one_out = c == Collective::kReduceScatter || c == Collective::kScatter;
+  const CollectiveFacts& facts = facts_of(call.collective);
   windows.input_blocks.clear();
   windows.output_blocks.clear();
   for (uint64_t b = 0; b < plan.blocks; ++b) {
-    windows.input_blocks.push_back({one_in ? 0 : b * call.count, call.count});
-    windows.output_blocks.push_back({one_out ? 0 : b * call.count, call.count});
+    windows.input_blocks.push_back({facts.input.blocks ? b * call.count : 0, call.count});
+    windows.output_blocks.push_back({facts.output.blocks ? b * call.count : 0, call.count});
   }
   windows.largest_block = call.count;
 }
