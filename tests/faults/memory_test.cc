@@ -36,7 +36,7 @@ std::atomic<long> left_in_hub{0};
 
 bool in_hub() {
   char name[16] = "";
-  return ::pthread_getname_np(::pthread_self(), name, sizeof name) == 0 && std::string_view(name) == "rondo-inproc";
+  return ::pthread_getname_np(::pthread_self(), name, sizeof name) == 0 && std::string_view(name) == "rondo-io";
 }
 
 void* take(size_t bytes) {
@@ -441,8 +441,8 @@ const Named kCallsOfJobs[] = {
 };
 
 // The thread between the ranks has no memory for a part of an abort: the rank that waits hears of that or of the abort,
-// and both can leave. True: something was refused.
-bool refuse_in_hub(long k) {
+// and both can leave. True: something was refused. What the first call makes is kept.
+bool refuse_in_hub(long k, bool is_first) {
   CAPTURE(k);
   ::alarm(60);  // a rank that never ends ends the test
   const long before = alive.load();
@@ -463,7 +463,7 @@ bool refuse_in_hub(long k) {
     for (Communicator& group : groups) group.destroy();
   }
   CHECK((outcome == "ABORTED" || outcome == "SYSTEM"));
-  CHECK(eventually([&] { return alive.load() <= before; }, 2'000));
+  if (!is_first) CHECK(eventually([&] { return alive.load() <= before; }, 2'000));
   ::alarm(0);
   return refused;
 }
@@ -507,9 +507,9 @@ TEST_CASE("and where a job looks for newcomers") {
 }
 
 TEST_CASE("the k-th allocation of the thread between ranks of one process is refused") {
-  refuse_in_hub(1'000'000);  // what is made once, is made
+  refuse_in_hub(1'000'000, true);
   long k = 0;
-  while (refuse_in_hub(++k) && k < 3'000) continue;
+  while (refuse_in_hub(++k, false) && k < 3'000) continue;
   CHECK(k > 2);
 }
 

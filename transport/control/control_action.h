@@ -11,7 +11,7 @@
 namespace rondo::control {
 
 // What the control machines of a rank want done. Their owner takes the actions under its lock, and carries them out in
-// order without it, on one thread: ControlPlane::carry_out() on the I/O thread, InprocHub::perform() on the hub's.
+// order without it, on one thread: the I/O thread (ControlPlane::carry_out(), InprocHub::carry_out()).
 struct Send {
   int peer = -1;
   ControlBody body;

@@ -96,6 +96,7 @@ class ControlLogic {
   void tick(Time now);
 
   // --- questions
+  const ControlSettings& settings() const { return settings_; }
   Liveness& liveness() { return liveness_; }  // is told of connections, and of all that comes
   const Departures& departures() const { return departures_; }
   // nullptr: it is not open here.

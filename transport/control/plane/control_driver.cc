@@ -8,13 +8,10 @@ namespace rondo {
 ControlDriver::ControlDriver(IoThread& thread, const WakeEvent& wake, Handlers handlers)
     : thread_(thread), wake_(wake), handlers_(std::move(handlers)), timer_(thread.context()) {}
 
-// The logic last: the I/O thread asks for it.
 void ControlDriver::know(ControlSettings logic) {
-  names_ = logic.names;
   const Held state = hold();
-  state->start.emplace(StartLogic::Settings{logic.rank, logic.names, logic.neighbors});
   state->logic.emplace(std::move(logic));
-  if (!state->broken.ok()) state->start->fail(state->broken);
+  if (state->start && !state->broken.ok()) state->start->fail(state->broken);
 }
 
 ControlLogic::Time ControlDriver::now() {
@@ -53,7 +50,7 @@ void ControlDriver::flush() {
   {
     const Held state = hold();
     if (!state->logic) return;
-    messages = state->start->take_messages();
+    if (state->start) messages = state->start->take_messages();
   }
   for (const auto& [peer, message] : messages) handlers_.send(peer, message);
   while (true) {
@@ -99,13 +96,14 @@ void ControlDriver::arm_timer() {
   {
     const Held state = hold();
     next = state->logic->next_time();
-    if (const auto start = state->start->next_time(); start) next = next ? std::min(*next, *start) : *start;
+    const auto start = state->start ? state->start->next_time() : std::nullopt;
+    if (start) next = next ? std::min(*next, *start) : *start;
   }
   if (!next || (armed_for_ && *armed_for_ <= *next)) return;  // an early tick sets it anew
-  armed_for_ = next;
+  armed_for_.reset();                                         // where there is no memory for it
   timer_.set(Clock::time_point(std::chrono::milliseconds(*next)), [this] {
     armed_for_.reset();
-    tell_start([](StartLogic& start) { start.tick(now()); });
+    if (hold()->start) tell_start([](StartLogic& start) { start.tick(now()); });
     const bool lost = hold()->logic->departures().anyone_lost();
     const std::vector<int> ended = lost ? handlers_.ended() : std::vector<int>{};
     tell([&ended](ControlLogic& logic) {
@@ -113,6 +111,7 @@ void ControlDriver::arm_timer() {
       logic.tick(now());
     });
   });
+  armed_for_ = next;
 }
 
 }  // namespace rondo

@@ -36,15 +36,17 @@ class ControlDriver {
   };
   ControlDriver(IoThread& thread, const WakeEvent& wake, Handlers handlers);
 
-  // Makes the machines: once, before all of the following but hold(), post(), flush() and forget_actions().
+  // Makes the logic: once, before all of the following but hold(), post(), flush() and forget_actions(); behind
+  // State::start, for which the I/O thread looks once there is a logic.
   void know(ControlSettings logic);
-  std::string peer_name(int peer) const { return rank_name(peer, names_); }  // any thread, no lock
+  // Any thread, no lock.
+  std::string peer_name(int peer) const { return state_.logic->settings().name(peer); }
   static ControlLogic::Time now();
 
   // What the lock guards, with what its users say that it guards of theirs.
   struct State {
     std::optional<ControlLogic> logic;
-    std::optional<StartLogic> start;
+    std::optional<StartLogic> start;  // null between threads of one process, where nothing connects
     Error broken;                     // what a handler has thrown: the end of every communicator, also of later ones
     bool descriptors_closed = false;  // by another part of the process: nothing comes, and nothing goes
   };
@@ -109,8 +111,7 @@ class ControlDriver {
   IoThread& thread_;
   const WakeEvent& wake_;
   const Handlers handlers_;
-  std::vector<std::string> names_;  // constant once know() has returned
-  std::mutex mutex_;                // guards state_ and the two numbers
+  std::mutex mutex_;  // guards state_, but for the logic's settings, and the two numbers
   std::condition_variable changed_;
   State state_;
   uint64_t flushes_ = 0, flushes_written_ = 0;  // that had actions; whose messages went to the sockets, of these

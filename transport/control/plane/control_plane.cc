@@ -33,7 +33,7 @@ ControlPlane::ControlPlane(PlaneSettings settings)
                // A communicator that is opened only now rings by itself (OpenCommunicators::open()).
                if (const auto bell = communicators_.doorbell(name)) bell->ring();
              }),
-      communicators_(driver_, links_),
+      communicators_(driver_, &links_),
       processes_(
           thread_.context(), settings_.rank, settings_.world, settings_.ended, settings_.logger,
           [this](int rank) { driver_.tell([rank](ControlLogic& logic) { logic.ended(ControlDriver::now(), rank); }); }),
@@ -77,6 +77,7 @@ void ControlPlane::know(const Roster& roster) {
   logic.liveness = {config.heartbeat_ms, config.suspicion_ms};
   logic.stream_ms = config.suspicion_ms + config.handshake_timeout_ms;
   logic.blame_after_ms = Liveness::kWarnHeartbeats * config.heartbeat_ms;
+  driver_.hold()->start.emplace(StartLogic::Settings{logic.rank, logic.names, logic.neighbors});
   driver_.know(std::move(logic));
 }
 
@@ -228,14 +229,9 @@ void ControlPlane::on_message(int source, const ControlBody& body) {
 
 // An action for a rank or communicator that is gone by now does nothing.
 void ControlPlane::carry_out(const control::Action& action) {
+  if (communicators_.carry_out(action)) return;
   if (const auto* send = std::get_if<control::Send>(&action)) {
     connections_.mesh().send(send->peer, send->body);
-  } else if (const auto* fail = std::get_if<control::Fail>(&action)) {
-    communicators_.deliver(fail->communicator,
-                           [&](CommunicatorEvents& events) { events.on_failure(fail->error, fail->stage); });
-  } else if (const auto* left = std::get_if<control::PeerLeft>(&action)) {
-    communicators_.deliver(left->communicator,
-                           [&](CommunicatorEvents& events) { events.on_peer_left(left->peer, left->last_sequence); });
   } else if (const auto* note = std::get_if<control::Note>(&action)) {
     settings_.logger.warn(note->text);
   } else if (const auto* dropped = std::get_if<control::Drop>(&action)) {

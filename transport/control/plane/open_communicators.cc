@@ -25,7 +25,7 @@ void OpenCommunicators::open(uint64_t id, std::vector<int> members, Communicator
     RONDO_CHECK(open_.count(id) == 0, "a communicator is opened once");
     open_[id] = {events, doorbell, p2p_doorbell, false};
     try {
-      links_.open(id);
+      if (links_ != nullptr) links_->open(id);
       logic.open(ControlDriver::now(), id, std::move(members));
       if (!state->broken.ok()) logic.abort(id, state->broken);
       idle = logic.idle() && !logic.find(id)->next_time();
@@ -46,10 +46,10 @@ void OpenCommunicators::decline(uint64_t id, const std::vector<int>& members, co
   {
     const auto state = driver_.hold();
     state->logic->decline(id, members, error);
-    linked = links_.close(id);
+    linked = links_ != nullptr && links_->close(id);
   }
   driver_.request_flush();
-  if (linked) links_.forget(id);
+  if (linked) links_->forget(id);
 }
 
 void OpenCommunicators::made(uint64_t id) {
@@ -64,7 +64,7 @@ bool OpenCommunicators::leave(uint64_t id, uint64_t last_sequence, const IslandS
   {
     const auto state = driver_.hold();
     if (open_.count(id) == 0) return true;
-    streams.merge(links_.streams_to(id));
+    if (links_ != nullptr) streams.merge(links_->streams_to(id));
     said = state->logic->close(id, last_sequence, streams);
     all = state->logic->all_left(id);
   }
@@ -108,10 +108,10 @@ void OpenCommunicators::forget(uint64_t id) {
     {
       const auto state = driver_.hold();
       open_.erase(id);
-      linked = links_.close(id);
+      linked = links_ != nullptr && links_->close(id);
       state->logic->forget(id);
     }
-    if (linked) links_.forget(id);
+    if (linked) links_->forget(id);
   } catch (const std::bad_alloc&) {
     // What is kept of it answers late questions, and dials in vain.
   }
@@ -191,23 +191,39 @@ void OpenCommunicators::deliver(uint64_t id, const std::function<void(Communicat
   call(*events);
 }
 
+bool OpenCommunicators::carry_out(const control::Action& action) {
+  if (const auto* fail = std::get_if<control::Fail>(&action)) {
+    deliver(fail->communicator, [&](CommunicatorEvents& events) { events.on_failure(fail->error, fail->stage); });
+    return true;
+  }
+  if (const auto* left = std::get_if<control::PeerLeft>(&action)) {
+    deliver(left->communicator,
+            [&](CommunicatorEvents& events) { events.on_peer_left(left->peer, left->last_sequence); });
+    return true;
+  }
+  return false;
+}
+
 void OpenCommunicators::wake_all() {
   for (const uint64_t id : ids()) deliver(id, [](CommunicatorEvents& events) { events.on_wake(); });
 }
 
-// The engine answers first, without the lock.
+// The engine answers first, without the lock. Questions come many at once, where a large communicator stands still.
 void OpenCommunicators::on_query(int source, const QueryMessage& question) {
   CallState own = ask(question.communicator, question.sequence);
   if (!own.takes_part(question.sequence)) own.text = waits_beside(question.communicator);
-  driver_.tell([&](ControlLogic& logic) { logic.query(source, question, own); });
+  driver_.hold()->logic->query(source, question, own);
+  driver_.flush_soon();
 }
 
 // What the communicator does here; an empty state where it is not open.
 CallState OpenCommunicators::ask(uint64_t id, uint64_t sequence) {
   CallState state;
   deliver(id, [&](CommunicatorEvents& events) { state = events.call_state(sequence); });
-  state.slowest = links_.slowest();
-  state.threads |= links_.anything_under_way(id);
+  if (links_ != nullptr) {
+    state.slowest = links_->slowest();
+    state.threads |= links_->anything_under_way(id);
+  }
   return state;
 }
 

@@ -25,7 +25,8 @@ class OpenCommunicators {
   // The members to whom this rank has opened a stream in shared memory.
   using IslandStreams = std::function<std::set<int>()>;
 
-  OpenCommunicators(ControlDriver& driver, DataLinks& links) : driver_(driver), links_(links) {}
+  // links: null where no data goes over sockets, between threads of one process.
+  OpenCommunicators(ControlDriver& driver, DataLinks* links) : driver_(driver), links_(links) {}
 
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell);
@@ -45,9 +46,12 @@ class OpenCommunicators {
   // The doorbell that a link or stream of this name rings; null: its communicator is not open.
   std::shared_ptr<Doorbell> doorbell(const LinkName& name);
 
+  // close() without a goodbye.
+  void forget(uint64_t id);
+
   // --- on the I/O thread
-  // Calls the communicator's events without the lock, if it is open.
-  void deliver(uint64_t id, const std::function<void(CommunicatorEvents&)>& call);
+  // Whether the action is an event of a communicator, which has been called then.
+  bool carry_out(const control::Action& action);
   void wake_all();
   void on_query(int source, const QueryMessage& question);
   // What this rank does on each of them.
@@ -68,13 +72,14 @@ class OpenCommunicators {
     bool delivering = false;
   };
 
+  // Calls the communicator's events without the lock, if it is open.
+  void deliver(uint64_t id, const std::function<void(CommunicatorEvents&)>& call);
   std::vector<uint64_t> ids();
-  void forget(uint64_t id);
   CallState ask(uint64_t id, uint64_t sequence);
   std::string waits_beside(uint64_t id);
 
   ControlDriver& driver_;
-  DataLinks& links_;
+  DataLinks* const links_;
   std::map<uint64_t, Open> open_;  // the driver's lock guards it
 };
 
