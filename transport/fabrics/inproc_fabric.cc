@@ -1,14 +1,17 @@
 #include "transport/fabrics/inproc_fabric.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <set>
+#include <tuple>
 #include <variant>
 
 #include "ring/base/control_groups.h"
@@ -16,7 +19,8 @@
 #include "transport/control/plane/control_driver.h"
 #include "transport/control/plane/open_communicators.h"
 #include "transport/control/plane/wake_event.h"
-#include "transport/fabrics/inproc_memory.h"
+#include "transport/island/memory_file.h"
+#include "transport/island/own_windows.h"
 #include "transport/island/shared_link.h"
 #include "transport/island/shared_stream.h"
 #include "transport/tcp/io_thread.h"
@@ -33,35 +37,53 @@ std::shared_ptr<Bell> share(const std::shared_ptr<Doorbell>& doorbell) {
   return doorbell->bell();
 }
 
-// Streams between threads come at once: no goodbye has to name them.
-std::set<int> no_streams() { return {}; }
+// What ranks that are threads of one process have made. All of them look into this one book: nothing has to be
+// announced, so nothing is kept for each pair of ranks, as IslandBook does.
+struct InprocBook {
+  // One rank's part of a communicator that it has open.
+  struct Member {
+    std::shared_ptr<Bell> bell, p2p_bell;                             // shared with pages, links and streams
+    std::shared_ptr<const std::atomic<Stores>> stores;                // of the rank; shared likewise
+    std::map<std::pair<int, int>, std::unique_ptr<Link>> links = {};  // by peer and lane: the peer made it; not taken
+    std::deque<std::pair<int, ChannelEnd>> streams_from = {};         // that peers made; not taken
+    std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};       // by peer; shared with its streams
 
-// One rank's part of a communicator that it has open.
-struct Group {
-  std::shared_ptr<Bell> bell;                                       // shared with the engine, links and streams
-  std::shared_ptr<Bell> p2p_bell;                                   // likewise
-  std::shared_ptr<const std::atomic<Stores>> stores;                // of the rank; shared with links and streams
-  std::map<std::pair<int, int>, std::unique_ptr<Link>> links = {};  // by peer and lane: the peer made it; not taken
-  std::deque<std::pair<int, ChannelEnd>> incoming = {};             // streams that peers made; not taken
-  std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};       // by peer; shared with its streams
+    std::unique_ptr<ByteStream> stream_over(int peer, ChannelEnd end) {
+      auto& of_peer = buffers[peer];
+      if (!of_peer) of_peer = std::make_shared<StreamBuffers>(kSmallStreamBuffers);
+      return make_shared_stream(std::move(end), of_peer);
+    }
+  };
+  // A rank that has posted its data and gone may have done so before another one has mapped the window: its page and
+  // windows stay until the last heir has closed.
+  struct Communicator {
+    std::map<int, Member> members;  // by rank: those that have it open
+    std::map<int, RankPage> pages;  // by rank: those that have opened it
+    std::vector<std::shared_ptr<Window>> windows;
+    std::set<int> heirs;  // ranks that have neither closed nor declined it
+  };
 
-  std::unique_ptr<ByteStream> stream_over(int peer, ChannelEnd end) {
-    auto& of_peer = buffers[peer];
-    if (!of_peer) of_peer = std::make_shared<StreamBuffers>(kSmallStreamBuffers);
-    return make_shared_stream(std::move(end), of_peer);
+  // nullptr: the rank does not have it open. Requires the lock.
+  Member* member(uint64_t communicator, int rank) {
+    const auto found = communicators.find(communicator);
+    if (found == communicators.end()) return nullptr;
+    const auto open = found->second.members.find(rank);
+    return open == found->second.members.end() ? nullptr : &open->second;
   }
+  // The first of the ranks makes it: others may have closed it since. Requires the lock.
+  Communicator& mentioned(uint64_t id, const std::vector<int>& ranks) {
+    const auto [made, is_new] = communicators.try_emplace(id);
+    if (is_new) made->second.heirs.insert(ranks.begin(), ranks.end());
+    return made->second;
+  }
+
+  std::mutex mutex;  // guards what follows; nothing is called out with it
+  std::map<uint64_t, Communicator> communicators;
+  std::map<std::tuple<int, int, uint64_t>, Descriptor> offers;  // by maker, taker and name; not taken
 };
 
-// What the ranks of a communicator leave to those that have not closed it yet. A rank that has posted its data and gone
-// may have done so before another one has mapped the window: its page and windows stay until the last heir has closed.
-struct Legacy {
-  std::set<int> heirs;  // ranks that have neither closed nor declined it
-  std::vector<std::shared_ptr<Window>> windows;
-  std::map<int, RankPage> pages;
-};
-
-// What the fabrics of the ranks share: the control plane of each, the one I/O thread that serves them all and carries
-// their messages, and what they find in memory. The ranks own the hub together; the last one to go ends the thread.
+// What the fabrics of the ranks share: the book, the windows and the control plane of each, and the one I/O thread that
+// serves them all and carries their messages. The ranks own the hub together; the last one to go ends the thread.
 class InprocHub {
  public:
   // All ranks are neighbors, so messages are never passed on. No heartbeats: threads of one process do not die alone.
@@ -85,44 +107,9 @@ class InprocHub {
   int event() const { return wake_.descriptor(); }
   ControlDriver& driver(int rank) { return at(rank).driver; }
   OpenCommunicators& communicators(int rank) { return at(rank).communicators; }
+  OwnWindows& windows(int rank) { return *at(rank).windows; }
 
-  // --- The rest requires this lock, with which nothing is called out. A driver's is not taken with it.
-  std::mutex mutex;
-  std::map<uint64_t, Legacy> legacies;  // by communicator
-
-  // nullptr: the rank does not have it open.
-  Group* group(int rank, uint64_t communicator) {
-    auto& groups = at(rank).groups;
-    const auto found = groups.find(communicator);
-    return found == groups.end() ? nullptr : &found->second;
-  }
-  std::map<uint64_t, Group>& groups(int rank) { return at(rank).groups; }
-
-  // The rank inherits nothing of the communicator any more. Returns what then nobody does.
-  Legacy renounce(int rank, uint64_t id) {
-    const auto found = legacies.find(id);
-    if (found == legacies.end()) return {};
-    found->second.heirs.erase(rank);
-    return found->second.heirs.empty() ? std::move(legacies.extract(found).mapped()) : Legacy{};
-  }
-
-  // The ends of a link or stream, over memory of its own, between two ranks that have opened the communicator. bell:
-  // that of its kind.
-  std::pair<ChannelEnd, ChannelEnd> ends(int rank, int peer, uint64_t communicator, size_t bytes,
-                                         std::shared_ptr<Bell> Group::*bell) {
-    const Group &own = *group(rank, communicator), &other = *group(peer, communicator);
-    const auto memory = plain_memory(bytes);
-    const auto life = std::make_shared<PeerLife>();
-    return {{memory, memory.get(), true, other.*bell, life, driver(rank).peer_name(peer), own.stores},
-            {memory, memory.get(), false, own.*bell, life, driver(rank).peer_name(rank), other.stores}};
-  }
-
-  // What is left to the communicator's members. Its first member makes it: others may have renounced since.
-  Legacy& legacy_of(uint64_t id, const std::vector<int>& members) {
-    const auto [made, is_new] = legacies.try_emplace(id);
-    if (is_new) made->second.heirs.insert(members.begin(), members.end());
-    return made->second;
-  }
+  InprocBook book;
 
  private:
   struct Rank {
@@ -135,13 +122,13 @@ class InprocHub {
     }
     ControlDriver driver;
     OpenCommunicators communicators;
-    std::map<uint64_t, Group> groups;  // by communicator
+    const std::shared_ptr<OwnWindows> windows = std::make_shared<OwnWindows>(0);  // shared with the windows
   };
   Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
 
   // --- the I/O thread
-  // A message between any two ranks was lost, for want of memory, and nothing says of which communicator it was. What is
-  // left to be carried out, on_wake() finds.
+  // A message between any two ranks was lost, for want of memory, and nothing says of which communicator it was. What
+  // is left to be carried out, on_wake() finds.
   void break_all() noexcept {
     for (Rank& rank : ranks_) rank.communicators.break_all();
     wake_.ring();
@@ -172,13 +159,11 @@ class InprocHub {
   std::deque<Rank> ranks_;
 };
 
-// The fabric of one rank. All state is in the hub.
-class InprocFabric final : public Fabric {
+// The fabric of one rank, and its island: memory is the process's own, and pulling is copying. All state is in the hub.
+class InprocFabric final : public Fabric, public SharedMemory {
  public:
-  InprocFabric(std::shared_ptr<InprocHub> hub, std::shared_ptr<InprocWindows> windows, int rank, int world,
-               const Config& config)
-      : hub_(std::move(hub)), memory_(std::move(windows), rank) {
-    if (config.shared_stores == "streamed") memory_.set_stores(Stores::kStreamed);
+  InprocFabric(std::shared_ptr<InprocHub> hub, int rank, int world, const Config& config) : hub_(std::move(hub)) {
+    if (config.shared_stores == "streamed") set_stores(Stores::kStreamed);
     place_ = {rank, world, rank, world, 0, 1};
     // Threads of one process are one host and one island.
     topology_.host.assign(static_cast<size_t>(world), 0);
@@ -207,108 +192,129 @@ class InprocFabric final : public Fabric {
   const std::shared_ptr<Sleepers>& sleepers() const override { return sleepers_; }
 
   // The page is zeroed by its making. The doorbells' flags need no place in it: share() gives each memory of its own.
+  // Where the last step throws, decline() takes the others back.
   void open(uint64_t id, std::vector<int> members, CommunicatorEvents* events, std::shared_ptr<Doorbell> doorbell,
             std::shared_ptr<Doorbell> p2p_doorbell) override {
-    Group opened{share(doorbell), share(p2p_doorbell), memory_.stores()};
+    InprocBook::Member opened{share(doorbell), share(p2p_doorbell), stores()};
+    const auto page = std::make_shared<Mapping>(kRankPageBytes);
     {
-      std::lock_guard lock(hub_->mutex);
-      hub_->legacy_of(id, members).pages[place_.rank] = {plain_memory(kRankPageBytes), opened.bell};
-      hub_->groups(place_.rank)[id] = std::move(opened);
-    }
-    try {
-      communicators().open(id, members, events, std::move(doorbell), std::move(p2p_doorbell));
-    } catch (...) {  // what it has left goes when it declines
-      std::lock_guard lock(hub_->mutex);
-      hub_->groups(place_.rank).erase(id);
-      throw;
-    }
-    // Links and streams wait until both ends have opened.
-    std::lock_guard lock(hub_->mutex);
-    for (const int member : members) {
-      if (const Group* group = hub_->group(member, id)) {
-        group->bell->ring();
-        group->p2p_bell->ring();
+      std::lock_guard lock(book().mutex);
+      InprocBook::Communicator& made = book().mentioned(id, members);
+      made.pages[place_.rank] = {{page, page->data()}, opened.bell};
+      made.members[place_.rank] = std::move(opened);
+      for (const auto& [rank, member] : made.members) {  // links and streams wait until both ends have opened
+        member.bell->ring();
+        member.p2p_bell->ring();
       }
     }
+    communicators().open(id, std::move(members), events, std::move(doorbell), std::move(p2p_doorbell));
   }
   // Does what Fabric says, and lets go of what others have left for this rank.
   void decline(uint64_t id, const std::vector<int>& members, const Error& error) override {
     communicators().decline(id, members, error);
-    Legacy done;  // ends without the lock
-    std::lock_guard lock(hub_->mutex);
-    hub_->legacy_of(id, members);
-    done = hub_->renounce(place_.rank, id);
+    {
+      std::lock_guard lock(book().mutex);
+      book().mentioned(id, members);
+    }
+    renounce(id);
   }
   void made(uint64_t id) override { communicators().made(id); }
   bool leave(uint64_t, uint64_t) override { return true; }  // close() does not wait either
-  // Does not wait for the others' goodbyes: what a rank leaves to them stays in the hub (Legacy). Waits only for an
-  // event that is being delivered.
+  // Does not wait for the others' goodbyes: what a rank leaves to them stays in the book. Waits only for an event that
+  // is being delivered.
   bool close(uint64_t id, uint64_t last_sequence, Clock::time_point) override {
     bool all = false;
-    try {
-      all = communicators().leave(id, last_sequence, no_streams);
+    try {  // streams come at once, so no goodbye has to name them
+      all = communicators().leave(id, last_sequence, [] { return std::set<int>{}; });
     } catch (const std::bad_alloc&) {
       // what was not said is left out
     }
     communicators().forget(id);
-    Group closed;  // these end without the lock
-    Legacy done;
-    std::lock_guard lock(hub_->mutex);
-    if (Group* own = hub_->group(place_.rank, id)) closed = std::move(*own);
-    hub_->groups(place_.rank).erase(id);
-    done = hub_->renounce(place_.rank, id);
+    renounce(id);
     return all;
   }
 
+  // --- data
   // The first of the two ranks that asks makes both ends.
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
-    std::lock_guard lock(hub_->mutex);
-    Group* own_group = hub_->group(place_.rank, key.communicator);
-    if (own_group == nullptr) return nullptr;
-    const auto found = own_group->links.find({key.peer, key.lane});
-    if (found != own_group->links.end()) return std::move(own_group->links.extract(found).mapped());
-    Group* other = hub_->group(key.peer, key.communicator);
+    std::lock_guard lock(book().mutex);
+    InprocBook::Member* const own = book().member(key.communicator, place_.rank);
+    if (own == nullptr) return nullptr;
+    if (auto made = own->links.extract({key.peer, key.lane})) return std::move(made.mapped());
+    InprocBook::Member* const other = book().member(key.communicator, key.peer);
     if (other == nullptr) return nullptr;
-    auto [near, far] = hub_->ends(place_.rank, key.peer, key.communicator, shared_link_bytes(shape), &Group::bell);
+    auto [near, far] = ends(*own, key.peer, *other, shared_link_bytes(shape), &InprocBook::Member::bell);
     auto here = make_shared_link(std::move(near), shape), there = make_shared_link(std::move(far), shape);
     other->links[{place_.rank, key.lane}] = std::move(there);
     other->bell->ring();
     return here;
   }
-  RankPage page_of(uint64_t communicator, int rank) override {
-    std::lock_guard lock(hub_->mutex);
-    const auto legacy = hub_->legacies.find(communicator);
-    if (legacy == hub_->legacies.end()) return {};
-    const auto page = legacy->second.pages.find(rank);
-    return page == legacy->second.pages.end() ? RankPage{} : page->second;
-  }
-  void keep(uint64_t communicator, std::shared_ptr<Window> window) override {
-    std::lock_guard lock(hub_->mutex);
-    const auto legacy = hub_->legacies.find(communicator);
-    if (legacy != hub_->legacies.end()) legacy->second.windows.push_back(std::move(window));
-  }
   // Both ends are made here; nullptr until the peer has opened the communicator, whose doorbell rings then.
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
-    std::lock_guard lock(hub_->mutex);
-    Group* own_group = hub_->group(place_.rank, communicator);
-    Group* other = hub_->group(peer, communicator);
-    if (own_group == nullptr || other == nullptr) return nullptr;
+    std::lock_guard lock(book().mutex);
+    InprocBook::Member* const own = book().member(communicator, place_.rank);
+    InprocBook::Member* const other = book().member(communicator, peer);
+    if (own == nullptr || other == nullptr) return nullptr;
     auto [near, far] =
-        hub_->ends(place_.rank, peer, communicator, shared_stream_bytes(kSmallStreamBuffers), &Group::p2p_bell);
-    other->incoming.emplace_back(place_.rank, std::move(far));
+        ends(*own, peer, *other, shared_stream_bytes(kSmallStreamBuffers), &InprocBook::Member::p2p_bell);
+    other->streams_from.emplace_back(place_.rank, std::move(far));
     other->p2p_bell->ring();
-    return own_group->stream_over(peer, std::move(near));
+    return own->stream_over(peer, std::move(near));
   }
   std::optional<std::pair<int, std::unique_ptr<ByteStream>>> take_stream_from(uint64_t communicator) override {
-    std::lock_guard lock(hub_->mutex);
-    Group* group = hub_->group(place_.rank, communicator);
-    if (group == nullptr || group->incoming.empty()) return std::nullopt;
-    auto [peer, end] = std::move(group->incoming.front());
-    group->incoming.pop_front();
-    return std::pair(peer, group->stream_over(peer, std::move(end)));
+    std::lock_guard lock(book().mutex);
+    InprocBook::Member* const own = book().member(communicator, place_.rank);
+    if (own == nullptr || own->streams_from.empty()) return std::nullopt;
+    auto [peer, end] = std::move(own->streams_from.front());
+    own->streams_from.pop_front();
+    return std::pair(peer, own->stream_over(peer, std::move(end)));
   }
-  SharedMemory* shared_memory() override { return &memory_; }
+  RankPage page_of(uint64_t communicator, int rank) override {
+    std::lock_guard lock(book().mutex);
+    const auto found = book().communicators.find(communicator);
+    if (found == book().communicators.end()) return {};
+    const auto page = found->second.pages.find(rank);
+    return page == found->second.pages.end() ? RankPage{} : page->second;
+  }
+  void keep(uint64_t communicator, std::shared_ptr<Window> window) override {
+    std::lock_guard lock(book().mutex);
+    const auto found = book().communicators.find(communicator);
+    if (found != book().communicators.end()) found->second.windows.push_back(std::move(window));
+  }
+  SharedMemory* shared_memory() override { return this; }
 
+  // --- SharedMemory
+  std::shared_ptr<Window> make(size_t bytes, uint64_t name) override {
+    if (bytes == 0) throw Exception(ErrorCode::kInvalid, "shared memory of 0 bytes was asked for");
+    return hub_->windows(place_.rank).add(bytes, std::make_shared<Mapping>(bytes), nullptr, name);
+  }
+  WindowPlace locate(const void* data, size_t bytes) const override {
+    return hub_->windows(place_.rank).locate(data, bytes);
+  }
+  std::shared_ptr<Window> find(int peer, uint64_t id) override { return hub_->windows(peer).find(id); }
+  // Each taker has a copy.
+  void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) override {
+    for (const int peer : peers) {
+      Descriptor copy([&] { return ::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0); });
+      if (!copy.valid()) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
+      std::lock_guard lock(book().mutex);
+      book().offers[{place_.rank, peer, name}] = std::move(copy);
+    }
+  }
+  Descriptor take_offer(int peer, uint64_t name) override {
+    std::lock_guard lock(book().mutex);
+    auto taken = book().offers.extract({peer, place_.rank, name});
+    return taken ? std::move(taken.mapped()) : Descriptor();
+  }
+  bool can_pull() const override { return true; }
+  bool pull(int, uint64_t address, std::byte* to, size_t bytes) override {
+    std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
+    return true;
+  }
+  bool ended(int) const override { return false; }
+  bool stops_alone() const override { return false; }
+
+  // --- control
   void stalled(uint64_t communicator, uint64_t sequence, Ask ask) override {
     communicators().stalled(communicator, sequence, ask);
   }
@@ -329,10 +335,32 @@ class InprocFabric final : public Fabric {
 
  private:
   OpenCommunicators& communicators() const { return hub_->communicators(place_.rank); }
+  InprocBook& book() const { return hub_->book; }
+
+  // The rank inherits nothing of the communicator any more. With the last heir all goes that the ranks have left.
+  void renounce(uint64_t id) {
+    InprocBook::Member closed;  // these end without the lock
+    InprocBook::Communicator left;
+    std::lock_guard lock(book().mutex);
+    const auto found = book().communicators.find(id);
+    if (found == book().communicators.end()) return;
+    InprocBook::Communicator& made = found->second;
+    if (auto own = made.members.extract(place_.rank)) closed = std::move(own.mapped());
+    made.heirs.erase(place_.rank);
+    if (made.heirs.empty()) left = std::move(book().communicators.extract(found).mapped());
+  }
+
+  // The ends of a link or stream, over memory of its own. Requires the lock. bell: that of its kind.
+  std::pair<ChannelEnd, ChannelEnd> ends(const InprocBook::Member& own, int peer, const InprocBook::Member& other,
+                                         size_t bytes, std::shared_ptr<Bell> InprocBook::Member::*bell) const {
+    const auto memory = std::make_shared<Mapping>(bytes);
+    const auto life = std::make_shared<PeerLife>();
+    return {{memory, memory->data(), true, other.*bell, life, peer_name(peer), own.stores},
+            {memory, memory->data(), false, own.*bell, life, peer_name(place_.rank), other.stores}};
+  }
 
   const pid_t pid_ = ::getpid();
   std::shared_ptr<InprocHub> hub_;  // shared by the ranks; never let go of in a forked child
-  InprocMemory memory_;
   const std::shared_ptr<Sleepers> sleepers_ = std::make_shared<Sleepers>();  // shared with the doorbells
   Place place_;
   Topology topology_;
@@ -342,10 +370,9 @@ class InprocFabric final : public Fabric {
 
 std::vector<std::shared_ptr<Fabric>> make_inproc_fabrics(int world, const Config& config) {
   auto hub = std::make_shared<InprocHub>(world);
-  const auto windows = std::make_shared<InprocWindows>();
   std::vector<std::shared_ptr<Fabric>> fabrics;
   for (int rank = 0; rank < world; ++rank) {
-    fabrics.push_back(std::make_shared<InprocFabric>(hub, windows, rank, world, config));
+    fabrics.push_back(std::make_shared<InprocFabric>(hub, rank, world, config));
   }
   return fabrics;
 }

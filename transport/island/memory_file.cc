@@ -55,8 +55,12 @@ size_t whole_pages(size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-Mapping::Mapping(int file, size_t bytes, Touch touch) : bytes_(whole_pages(bytes)) {
-  const int flags = MAP_SHARED | (touch == Touch::kNow ? MAP_POPULATE : 0);
+Mapping::Mapping(int file, size_t bytes, Touch touch)
+    : Mapping(whole_pages(bytes), MAP_SHARED | (touch == Touch::kNow ? MAP_POPULATE : 0), file) {}
+
+Mapping::Mapping(size_t bytes) : Mapping(whole_pages(bytes), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1) {}
+
+Mapping::Mapping(size_t bytes, int flags, int file) : bytes_(bytes) {
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, file, 0);
   if (memory == MAP_FAILED) throw_system("mmap", bytes_);
   data_ = static_cast<std::byte*>(memory);

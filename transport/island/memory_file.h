@@ -13,6 +13,9 @@ class Mapping {
   // At least `bytes` of the file from its beginning. Throws Exception(kSystem).
   enum class Touch { kLater, kNow };  // kNow: no page fault later
   Mapping(int file, size_t bytes, Touch touch);
+  // Memory without a file, for the threads of this process: zeroed, and its pages come as they are touched. A forked
+  // child has a copy. Throws likewise.
+  explicit Mapping(size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -23,6 +26,8 @@ class Mapping {
   void populate() const;
 
  private:
+  Mapping(size_t bytes, int flags, int file);
+
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };

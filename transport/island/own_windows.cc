@@ -17,6 +17,7 @@ MappedWindow::~MappedWindow() {
 void OwnWindows::drop(const MappedWindow& window) noexcept {
   std::lock_guard lock(mutex_);
   by_address_.erase(window.data());
+  by_id_.erase(window.id());
   const IslandFrame frame{.topic = IslandTopic::kDrop, .id = window.id()};
   for (const auto& [peer, connection] : connections_) announce_end(*connection, frame);
 }
@@ -55,8 +56,9 @@ std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> m
   window = std::make_shared<MappedWindow>(name != 0 ? SharedMemory::id_of(name) : ++last_id_, bytes, std::move(memory),
                                           shared_from_this());
   const IslandFrame frame{.topic = IslandTopic::kWindow, .id = window->id(), .bytes = bytes};
+  by_id_[window->id()] = window->data();
   by_address_[window->data()] = {window, frame, all_connected_ ? nullptr : file};
-  announce(frame, {file->get()}, file);
+  if (file) announce(frame, {file->get()}, file);
   return window;
 }
 
@@ -73,6 +75,12 @@ WindowPlace OwnWindows::locate(const void* data, size_t bytes) const {
   const auto offset = static_cast<size_t>(first - window->data());
   if (offset > window->bytes() || bytes > window->bytes() - offset) return {};
   return {window->id(), offset};
+}
+
+std::shared_ptr<Window> OwnWindows::find(uint64_t id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : by_address_.at(found->second).window.lock();
 }
 
 void OwnWindows::add_sleeper(uint32_t number, int socket, const std::shared_ptr<void>& keep) {

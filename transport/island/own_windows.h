@@ -54,10 +54,13 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
 
   // The next window needs connections to all peers.
   bool keeps_many() const;
-  // bytes: of `memory`, which is the file's. name: as SharedMemory::make. Throws Exception(kSystem) beyond kMost.
+  // bytes: of `memory`, which is the file's. file: null where no peer connects, between threads. name: as
+  // SharedMemory::make. Throws Exception(kSystem) beyond kMost.
   std::shared_ptr<Window> add(size_t bytes, std::shared_ptr<Mapping> memory, std::shared_ptr<Descriptor> file,
                               uint64_t name);
   WindowPlace locate(const void* data, size_t bytes) const;
+  // nullptr: there is none, or its maker has let go.
+  std::shared_ptr<Window> find(uint64_t id) const;
   // keep: owns the socket.
   void add_sleeper(uint32_t number, int socket, const std::shared_ptr<void>& keep);
 
@@ -87,8 +90,9 @@ class OwnWindows : public std::enable_shared_from_this<OwnWindows> {
   bool in_child() const { return pid_ != ::getpid(); }
 
   mutable std::mutex mutex_;
-  // Windows that have not ended, by their first byte.
+  // Windows that have not ended, by their first byte, and where each begins.
   std::map<const std::byte*, Made> by_address_;
+  std::map<uint64_t, const std::byte*> by_id_;
   uint64_t last_id_ = 0;
   std::vector<std::pair<IslandFrame, int>> sleepers_;  // announced, and their sockets
   const size_t peers_;
