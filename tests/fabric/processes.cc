@@ -4,18 +4,17 @@
 
 #include "rondo/error.h"
 #include "transport/fabrics/process_fabric.h"
-#include "transport/rendezvous/roster.h"
-#include "transport/store/file_store.h"
+#include "transport/rendezvous/launch.h"
 
 namespace rondo::testing {
 namespace {
 
-int run_rank(const Parent& test, const Launch& launch, const std::string& store_path, uint64_t id, const Config& config,
+int run_rank(const Parent& test, Launch launch, const std::string& store_path, uint64_t id, const Config& config,
              const FabricProcess::Body& body) {
+  launch.rendezvous = "file://" + store_path;
   try {
     const auto deadline = in(static_cast<int>(config.start_timeout_ms));
-    auto store = std::make_shared<FileStore>(store_path, launch.job_id, std::string(kRosterEndKey), deadline);
-    Member member = open_all(join_processes(launch, store, config, deadline), id);
+    Member member = open_all(join_processes(launch, open_store(launch, config, deadline), config, deadline), id);
     body(member, [&](const std::string& line) { test.say(line); });
     ::_exit(0);  // without destructors, the member's among them
   } catch (const Exception& failure) {

@@ -14,7 +14,7 @@
 
 #include "rondo/unique_id.h"
 #include "tests/faults/ranks.h"
-#include "transport/store/file_store.h"
+#include "transport/rendezvous/served_store.h"
 
 namespace rondo::testing {
 namespace {
@@ -57,15 +57,12 @@ void run_until_failure(Here& here, Communicator& group, const std::function<void
 }
 
 // A rank puts this key into it at the end of its life, having stood still for so long.
-class LastStore : public FileStore {
+class LastStore : public StreamStore {
  public:
-  LastStore(const std::string& path, std::string key, std::chrono::milliseconds still, const Parent& test)
-      : FileStore(path, "fault test", "", std::chrono::steady_clock::now() + still),
-        key_(std::move(key)),
-        still_(still),
-        test_(test) {}
+  LastStore(Options options, std::string key, std::chrono::milliseconds still, const Parent& test)
+      : StreamStore(std::move(options)), key_(std::move(key)), still_(still), test_(test) {}
   void put(std::string_view key, std::string_view value, Deadline deadline) override {
-    if (key != key_) return FileStore::put(key, value, deadline);
+    if (key != key_) return StreamStore::put(key, value, deadline);
     std::this_thread::sleep_for(still_);
     test_.say("dies");
     ::raise(SIGKILL);
@@ -81,12 +78,18 @@ class LastStore : public FileStore {
 
 TEST_CASE("fault 2: killed after it has stood still where the others wait to hear with whom it shares memory") {
   constexpr int kVictim = 3;
-  const TempFolder folder;
   Job job;
   job.start(4, [&](Here& here) {
-    const std::string key = here.rank() == kVictim ? fmt::format("island/{}", kVictim) : "";
-    here.options.store =
-        std::make_shared<LastStore>(folder.path("meeting"), key, std::chrono::milliseconds(3'100), here);
+    const JoinOptions& join = here.options;
+    const Launch launch = find_launch({join.rank, join.world, join.rendezvous, join.job_id}, join.config);
+    if (here.rank() == kVictim) {
+      const std::string key = fmt::format("island/{}", kVictim);
+      here.options.store =
+          std::make_shared<LastStore>(client_options(parse_rendezvous(launch.rendezvous), launch, join.config), key,
+                                      std::chrono::milliseconds(3'100), here);
+    } else {
+      here.options.store = open_store(launch, join.config, std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    }
     here.say(outcome([&] { Communicator::join(here.options); }));
   });
   REQUIRE(job[kVictim].hear() == "dies");

@@ -149,6 +149,7 @@ std::string join_without_permission(const std::string& rendezvous, const std::fu
     options.world = 2;
     options.rendezvous = rendezvous;
     options.config = Config{};
+    options.config.start_timeout_ms = 10'000;  // a rank that is refused cannot tell rank 0 of the other host
     Communicator communicator = Communicator::join(options);
     use(communicator);
   });
@@ -181,8 +182,8 @@ TEST_CASE("netns: ranks of two hosts are refused without a permission, and told 
   const testing::TempFolder folder;
   in_namespace(kTwo, [&] {
     const std::string found = join_without_permission("file://" + folder.path("job"), leave, [](Communicator&) {});
-    return expect_part(found, "rank 0: INVALID: this job would listen on ") +
-           expect_part(found, "rank 1: INVALID: this job would listen on 10.1.2.4") +
+    return expect_part(found,
+                       fmt::format("rank 1: INVALID: rank 0 of file://{} is on another host", folder.path("job"))) +
            expect_part(found, "RONDO_INSECURE");
   });
   in_namespace(kTwo, [&] {

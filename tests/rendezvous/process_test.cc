@@ -91,10 +91,9 @@ void check_job(const Launcher& launcher, int world) {
   }
 }
 
-Launcher plain() {
-  return [port = testing::free_port()](int r, int n) {
-    return Variables{
-        {"RANK", str(r)}, {"WORLD_SIZE", str(n)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", str(port)}};
+Launcher plain(const test::Folder& folder) {
+  return [meeting = "file://" + folder.path("meeting")](int r, int n) {
+    return Variables{{"RANK", str(r)}, {"WORLD_SIZE", str(n)}, {"RONDO_RENDEZVOUS", meeting}};
   };
 }
 
@@ -108,8 +107,8 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
   test::Folder folder;
   std::string unique = str(getpid());
   std::map<std::string, Launcher> launchers;
-  launchers["environment"] = plain();
-  launchers["file"] = at("file://" + folder.path("store"));
+  launchers["environment"] = plain(folder);
+  launchers["file"] = at("file://" + folder.path("file"));
   launchers["unix"] = at("unix://" + folder.path("socket"));
   launchers["torchrun"] = [&](int r, int n) {
     return Variables{{"RANK", str(r)},

@@ -24,7 +24,6 @@
 #include "tests/support/errors.h"
 #include "tests/support/rank_group.h"
 #include "transport/rendezvous/served_store.h"
-#include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
 
 namespace rondo {
@@ -146,25 +145,6 @@ TEST_CASE(
     CHECK(heard.message.find(fmt::format("rank {} cannot start: host ", victim)) == 0);
     CHECK(heard.message.find("BOOTSTRAP: no answer") != std::string::npos);
   }
-}
-
-TEST_CASE("roster: the words of a rank that cannot start wait for rank 0, though a file goes with its last user") {
-  const test::Folder folder;
-  const std::string path = folder.path("store");
-  std::atomic<bool> gone{false};
-  std::thread declines([&] {
-    {
-      FileStore store(path, "job", std::string(kRosterEndKey), soon());
-      decline_roster(store, 1, 2, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
-    }
-    gone = true;
-  });
-  for (const auto late = in_ms(300); !gone && std::chrono::steady_clock::now() < late;) std::this_thread::yield();
-  CHECK_FALSE(gone);
-  FileStore store(path, "job", std::string(kRosterEndKey), soon());
-  const Error heard = exchange(store, 0, 2, "card", in_ms(10'000)).error;
-  CHECK(heard.message.find("rank 1 cannot start: ") == 0);
-  declines.join();
 }
 
 TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does not come is named") {
@@ -295,7 +275,7 @@ TEST_CASE(
 TEST_CASE("fault 36: roster: a second rank 0 is told which process has its rank, and so are those that wait") {
   const test::Folder folder;
   const std::string port = std::make_unique<test::Served>()->address().text();
-  for (const std::string& rendezvous : {port, "unix://" + folder.path("store")}) {
+  for (const std::string& rendezvous : {port, "unix://" + folder.path("store"), "file://" + folder.path("file")}) {
     CAPTURE(rendezvous);
     auto first = open_store(test::launch(0, 2, rendezvous), Config{}, soon());
     auto waits = std::async(std::launch::async, [&] { return exchange(*first, 0, 2, "card", in_ms(2'000)).error; });

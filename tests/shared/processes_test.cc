@@ -16,8 +16,7 @@
 #include "tests/fabric/processes.h"
 #include "tests/support/refuse.h"
 #include "transport/fabrics/process_fabric.h"
-#include "transport/rendezvous/roster.h"
-#include "transport/store/file_store.h"
+#include "transport/rendezvous/launch.h"
 
 namespace rondo::testing {
 namespace {
@@ -56,9 +55,10 @@ std::vector<std::string> outcome(int world, const Config& config, const std::fun
   const auto body = [&](int rank) -> std::string {
     try {
       before(rank);
-      auto store =
-          std::make_shared<FileStore>(folder.path("store"), "test job", std::string(kRosterEndKey), in(10'000));
-      Member member = open_all(join_processes(launch_of(rank, world), store, config, in(10'000)), kId);
+      Launch launch = launch_of(rank, world);
+      launch.rendezvous = "file://" + folder.path("meeting");
+      const auto store = open_store(launch, config, in(10'000));
+      Member member = open_all(join_processes(launch, store, config, in(10'000)), kId);
       std::string text;
       for (const int island : member.fabric->topology().island) text += fmt::format("{} ", island);
       SharedMemory* memory = member.fabric->shared_memory();

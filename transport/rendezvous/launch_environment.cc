@@ -95,7 +95,8 @@ std::string master_rendezvous(const Environment& env, const Launch& launch) {
   if (host.empty()) return "";
   const char* port_name = env.has("RONDO_MASTER_PORT") ? "RONDO_MASTER_PORT" : "MASTER_PORT";
   if (!env.has(port_name)) invalid("MASTER_ADDR is set, but neither RONDO_MASTER_PORT nor MASTER_PORT is");
-  return tcp_url(all_local(launch.place) ? loopback_address() : std::string(host), port_of(env, port_name));
+  uint16_t port = port_of(env, port_name);
+  return tcp_url(all_local(launch.place) ? loopback_address() : std::string(host), port);
 }
 
 // --- one function a launcher: nullopt if it did not start us

@@ -11,13 +11,13 @@
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/launch.h"
+#include "transport/rendezvous/meeting_file.h"
 #include "transport/rendezvous/pmi.h"
 #include "transport/rendezvous/pmix.h"
 #include "transport/rendezvous/rendezvous_url.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/rendezvous/secret.h"
 #include "transport/rendezvous/served_store.h"
-#include "transport/store/file_store.h"
 #include "transport/store/memory_store.h"
 #include "transport/store/store_server.h"
 #include "transport/store/stream_store.h"
@@ -41,6 +41,8 @@ class ServedStore : public StreamStore {
 };
 
 constexpr const char* kEverywhere = "0.0.0.0";
+// How long rank 0 waits for an earlier run's to let go of the file, as it does for a port (listener.h).
+constexpr auto kTakenPatience = std::chrono::seconds(5);
 
 // What to set where the port is taken.
 std::string port_advice(const Launch& launch) {
@@ -112,6 +114,7 @@ void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& 
 std::string name_of(const RendezvousUrl& url) {
   if (url.kind == Kind::kUnix) return "unix://" + url.path;
   if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
+  if (url.kind == Kind::kFile) return "file://" + url.path;
   return tcp_url(url.host, url.port);
 }
 
@@ -138,7 +141,7 @@ std::shared_ptr<Store> reach(const RendezvousUrl& url, const Launch& launch, con
     const bool here = !launch.one_host && names_loopback_now(url);
     throw Exception(Error{ErrorCode::kBootstrap,
                           fmt::format("rank 0 is missing: {}. Is rank 0 running, and does every rank have the same "
-                                      "MASTER_ADDR and MASTER_PORT?{}",
+                                      "MASTER_ADDR and MASTER_PORT, or RONDO_RENDEZVOUS?{}",
                                       e.what(),
                                       here ? " That name leads to this host here: if rank 0 is on another one, "
                                              "MASTER_ADDR must be its address"
@@ -212,6 +215,52 @@ std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, S
   return reach_as_said(pmi.get(meeting, deadline), launch, config, deadline);
 }
 
+// Rank 0's store at an address that is in the file while it is served. Both end with what is returned, the store first.
+std::shared_ptr<Store> serve_by_file(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                                     Store::Deadline deadline) {
+  struct Meeting {
+    explicit Meeting(const std::string& path) : file(path) {}
+    MeetingFile file;
+    std::shared_ptr<Store> store;
+  };
+  const auto meeting = std::make_shared<Meeting>(url.path);
+  const auto now = std::chrono::steady_clock::now();
+  if (!meeting->file.lock(std::min<Store::Deadline>(now + (deadline - now) / 2, now + kTakenPatience))) {
+    ask_occupant(url, launch, config, deadline);
+    throw Exception(ErrorCode::kBootstrap,
+                    fmt::format("the meeting file {} is in use by a running process: another rank 0 of this job, or "
+                                "another job (set another path, or RONDO_JOB_ID)",
+                                url.path));
+  }
+  RendezvousUrl served;
+  served.kind = Kind::kTcp;
+  if (!hosts_unknown(launch)) {
+    served.host = listen_addresses(launch, config).front();
+  } else {
+    served.host = stays_on_loopback(served, launch, config) ? loopback_address() : reachable_address(config);
+  }
+  meeting->store = serve_store(served, launch, config, deadline, &served.port);
+  meeting->file.say(fmt::format("{} {}", host_identity(), tcp_url(served.host, served.port)));
+  return {meeting, meeting->store.get()};
+}
+
+// "host identity, address", as serve_by_file() has said it. On its own host alone rank 0 serves without a permission to
+// listen for other hosts.
+std::vector<SocketAddress> addresses_in_file(const std::string& path, Store::Deadline deadline) {
+  const std::string said = said_in_file(path);
+  if (said.empty()) return {};
+  const size_t space = said.find(' ');
+  const RendezvousUrl url = parse_rendezvous(space == std::string::npos ? said : said.substr(space + 1));
+  if (is_loopback_host(url.host, deadline) && said.substr(0, space) != host_identity()) {
+    throw Exception(ErrorCode::kInvalid,
+                    fmt::format("rank 0 of file://{} is on another host, and listens there for its own host alone: set "
+                                "RONDO_SECRET_FILE to a file that only you can read, the same on every host, or "
+                                "RONDO_INSECURE=1 if the network is trusted",
+                                path));
+  }
+  return addresses_of(url, deadline);
+}
+
 // Rank 0 publishes its address through the launcher's PMIx server.
 std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, Store::Deadline deadline) {
   PmixClient& pmix = PmixClient::of_process();
@@ -227,6 +276,7 @@ std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, 
 
 std::vector<SocketAddress> addresses_of(const RendezvousUrl& url, Store::Deadline deadline) {
   if (url.kind == Kind::kUnix) return {unix_address(url.path)};
+  if (url.kind == Kind::kFile) return addresses_in_file(url.path, deadline);
   std::vector<SocketAddress> addresses = resolve(url.host, url.port, deadline);
   if (url.kind == Kind::kTcp && names_this_machine(url.host, deadline)) {  // where rank 0 serves without a permission
     for (const SocketAddress& loopback : resolve(loopback_address(), url.port)) addresses.push_back(loopback);
@@ -273,7 +323,8 @@ std::shared_ptr<Store> serve_store(const RendezvousUrl& url, const Launch& launc
     const auto now = std::chrono::steady_clock::now();
     server = server_options(url, launch, config, now + (deadline - now) / 2);  // the rest is for ask_occupant()
   } catch (const Exception& failure) {
-    if (failure.code() == ErrorCode::kBootstrap) ask_occupant(url, launch, config, deadline);
+    const bool asked = url.kind == Kind::kUnix || url.port != 0;  // at an address of its own choice nobody can be
+    if (failure.code() == ErrorCode::kBootstrap && asked) ask_occupant(url, launch, config, deadline);
     throw;
   }
   server.world = launch.place.world;
@@ -312,7 +363,8 @@ std::shared_ptr<Store> open_store(const Launch& launch, const Config& config, St
     case Kind::kNone:
       return std::make_shared<MemoryStore>();
     case Kind::kFile:
-      return std::make_shared<FileStore>(url.path, launch.job_id, std::string(kRosterEndKey), deadline);
+      if (launch.place.rank == 0) return serve_by_file(url, launch, config, deadline);
+      return reach(url, launch, config, deadline);
     case Kind::kUnique:
       return reach(url, launch, config, deadline);
     case Kind::kStore:

@@ -59,11 +59,10 @@ RendezvousUrl parse_rendezvous(std::string_view text) {
     url.kind = Kind::kTcp;
     parse_host_port(rest, text, &url);
     if (url.port == 0) {
-      throw Exception(
-          ErrorCode::kInvalid,
-          fmt::format("the rendezvous \"{}\" has port 0: the other ranks could not know the port that rank 0 "
-                      "gets; name one, or use unix:///path on one host",
-                      text));
+      throw Exception(ErrorCode::kInvalid,
+                      fmt::format("the rendezvous \"{}\" has port 0: the other ranks could not know the port that rank "
+                                  "0 gets; a file can tell them (file:///path)",
+                                  text));
     }
   } else if (take(&rest, "unix://") || take(&rest, "file://")) {
     url.kind = text.front() == 'u' ? Kind::kUnix : Kind::kFile;

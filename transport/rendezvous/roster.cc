@@ -183,8 +183,6 @@ class RosterExchange {
   }
 
   void decline(const std::string& why) {
-    // A file goes with its last user, and the card with it: rank 0 must be there.
-    if (rank_ != 0) await_key(store_, keys_.world(), deadline_ - kGrace);
     claim("", why.substr(0, kMaxReasonBytes));
     if (rank_ != 0) return;
     store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);

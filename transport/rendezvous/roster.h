@@ -41,7 +41,7 @@ std::vector<int> exchange_hosts(Store& store, int rank, int world, Store::Deadli
 
 // Says that this rank needs the store no more, and waits until all have said so, at most 5 s and not beyond the
 // deadline: so rank 0's server outlives their last use, and a rank that joins again at once does not meet the old
-// store, which takes no newcomers from then on (StoreServer's and FileStore's last key). Never throws: leaving is no
+// store, which takes no newcomers from then on (StoreServer's last key). Never throws: leaving is no
 // failure.
 // cancelled: asked every 50 ms; true ends the wait, since a rank is known to be dead.
 void roster_goodbye(

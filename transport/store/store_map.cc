@@ -41,29 +41,22 @@ const std::string* StoreMap::find(std::string_view key) const {
 }
 
 // Replacing a value by a shorter one is always allowed, also beyond the limit.
-void StoreMap::check_room(std::string_view key, std::string_view value) const {
-  const std::string* old = find(key);
-  const size_t before = old == nullptr ? 0 : entry_bytes(key, *old), after = entry_bytes(key, value);
+void StoreMap::put(std::string_view key, std::string_view value) {
+  const auto old = entries_.find(key);
+  const size_t before = old == entries_.end() ? 0 : entry_bytes(key, old->second), after = entry_bytes(key, value);
   if (after > before && bytes_ - before + after > limit_) {
     throw Exception(ErrorCode::kBootstrap,
                     fmt::format("the store is full: \"{}\" would take it beyond {} bytes", key, limit_));
   }
-}
-
-void StoreMap::put(std::string_view key, std::string_view value) {
-  check_room(key, value);
-  if (const auto entry = entries_.find(key); entry != entries_.end()) {
-    const size_t before = entry_bytes(key, entry->second);
-    entry->second.assign(value);
-    bytes_ -= before;
+  if (old != entries_.end()) {
+    old->second.assign(value);
   } else {
     entries_.emplace(key, value);
   }
-  bytes_ += entry_bytes(key, value);
+  bytes_ += after - before;
 }
 
-// Without a change, so that a store that logs (FileStore) can write the sum first.
-int64_t StoreMap::sum(std::string_view key, int64_t amount) const {
+int64_t StoreMap::add(std::string_view key, int64_t amount) {
   const std::string* value = find(key);
   std::optional<int64_t> number = value == nullptr ? 0 : parse_decimal(*value);
   int64_t result = 0;
@@ -72,13 +65,8 @@ int64_t StoreMap::sum(std::string_view key, int64_t amount) const {
                     fmt::format("cannot add {} to the store's \"{}\": its value is no number, or the sum is too large",
                                 amount, key));
   }
+  put(key, fmt::format("{}", result));
   return result;
-}
-
-int64_t StoreMap::add(std::string_view key, int64_t amount) {
-  int64_t value = sum(key, amount);
-  put(key, fmt::format("{}", value));
-  return value;
 }
 
 std::string StoreMap::compare_set(std::string_view key, std::string_view expected, std::string_view desired) {

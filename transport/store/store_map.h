@@ -28,11 +28,8 @@ class StoreMap {
 
   const std::string* find(std::string_view key) const;
   void put(std::string_view key, std::string_view value);
-  // What put() would throw: for a store that logs (FileStore), before it writes.
-  void check_room(std::string_view key, std::string_view value) const;
-  // The number under the key (0 if absent) plus `amount`. It must be a decimal number, and the sum must fit 64 bits.
-  int64_t sum(std::string_view key, int64_t amount) const;
-  // Stores and returns the sum.
+  // Stores and returns the number under the key (0 if absent) plus `amount`. It must be a decimal number, and the sum
+  // must fit 64 bits.
   int64_t add(std::string_view key, int64_t amount);
   // The value afterwards.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired);
