@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "ring/base/bytes.h"
 #include "ring/base/caught.h"
+#include "ring/base/fields.h"
 #include "ring/base/log.h"
 #include "ring/engine/observe/metrics_output.h"
 #include "transport/fabrics/process_fabric.h"
@@ -23,6 +23,19 @@ using Milliseconds = std::chrono::milliseconds;
 
 // The most bytes of rank 0's answer to the others: a path or an address, and names.
 constexpr size_t kInvitationBytes = 1024;
+
+// What rank 0 tells the others of its Invitation.
+struct Offer {
+  ErrorCode refusal = ErrorCode::kOk;
+  std::string job_id, text;
+};
+
+void fields(Fields& bytes, Offer& offer) {
+  bytes.within<uint16_t>(offer.refusal, ErrorCode::kOk, static_cast<ErrorCode>(kErrorCodes - 1))
+      .text(offer.job_id, kInvitationBytes / 4)
+      .text(offer.text, kInvitationBytes / 2);
+}
+
 // The limit of a start whose ranks are all there. Two of them that fall silent in it, one after the other, are
 // found out within it.
 Milliseconds start_limit(const Config& config) {
@@ -268,20 +281,17 @@ Growth::Invitation Growth::invite(CommunicatorState& group, int newcomers, Milli
       made.refusal = why.code;
       made.text = why.message;
     }
-    const std::string encoded = ByteWriter()
-                                    .u16(static_cast<uint16_t>(made.refusal))
-                                    .short_text(made.job_id, kInvitationBytes / 4)
-                                    .short_text(made.text, kInvitationBytes / 2)
-                                    .take();
-    std::copy(encoded.begin(), encoded.end(), bytes.begin());
+    const std::string offer = encoded(Offer{made.refusal, made.job_id, made.text});
+    std::copy(offer.begin(), offer.end(), bytes.begin());
   }
   broadcast(group, bytes.data(), bytes.size(), Purpose::kGrow, limit);
-  ByteReader in({bytes.data(), bytes.size()});
-  const uint16_t refusal = in.u16();
-  made.job_id = in.short_text(kInvitationBytes);
-  made.text = in.short_text(kInvitationBytes);
-  if (!in.ok() || refusal >= kErrorCodes) throw Exception(ErrorCode::kProtocol, "rank 0's invitation is malformed");
-  made.refusal = static_cast<ErrorCode>(refusal);
+  Fields in({bytes.data(), bytes.size()});
+  Offer offer;
+  in(offer);
+  if (!in.ok()) throw Exception(ErrorCode::kProtocol, "rank 0's invitation is malformed");
+  made.refusal = offer.refusal;
+  made.job_id = offer.job_id;
+  made.text = offer.text;
   if (made.refusal != ErrorCode::kOk) throw Exception(made.refusal, made.text);
   return made;
 }

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "ring/base/bytes.h"
 #include "rondo/dist_opt.h"
 #include "rondo/interrupt.h"
 #include "tests/faults/ranks.h"
+#include "tests/support/bytes.h"
 #include "tests/support/sockets.h"
 #include "transport/rendezvous/door.h"
 #include "transport/rendezvous/launch.h"

@@ -3,9 +3,9 @@
 //   input: which side, then steps: one byte, and its operands
 #include <vector>
 
-#include "ring/base/bytes.h"
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
+#include "tests/support/bytes.h"
 #include "transport/island/shared_stream_body.h"
 
 namespace rondo::fuzz {

@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "ring/base/bytes.h"
 #include "ring/engine/run/one_shot.h"
 #include "ring/plan/build.h"
 #include "tests/fuzz/shared_pages.h"
 #include "tests/fuzz/target.h"
+#include "tests/support/bytes.h"
 #include "tests/support/whole_board.h"
 
 namespace rondo::fuzz {

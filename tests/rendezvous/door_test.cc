@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "ring/base/bytes.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
+#include "tests/support/bytes.h"
 #include "tests/support/child.h"
 #include "tests/support/errors.h"
 #include "tests/support/eventually.h"

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
-#include "ring/base/bytes.h"
+#include "ring/base/fields.h"
 #include "rondo/rondo.h"
 
 namespace rondo::launcher {
@@ -34,19 +35,20 @@ void read_exactly(int fd, char* bytes, size_t count) {
 
 }  // namespace
 
+static void fields(Fields& bytes, Assignment& a) {
+  bytes(a.first_rank, a.ranks, a.world, a.node, a.nodes, a.least, a.most, a.restarts, a.master_port, a.prefix,
+        a.must_join, a.timeout_s);
+  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker}) {
+    bytes.text<uint32_t>(*text, kMaxBytes);
+  }
+  for (std::vector<std::string>* list : {&a.environment, &a.command}) {
+    bytes.list<uint32_t>(*list, kMaxBytes, [&bytes](std::string& entry) { bytes.text<uint32_t>(entry, kMaxBytes); });
+  }
+}
+
 // The length comes before the bytes, since orders follow on the same pipe.
 std::string encode(const Assignment& a) {
-  ByteWriter body;
-  for (const int number : {a.first_rank, a.ranks, a.world, a.node, a.nodes, a.least, a.most, a.restarts}) {
-    body.u32(static_cast<uint32_t>(number));
-  }
-  body.u16(a.master_port).u8(a.prefix).u8(a.must_join).u64(std::bit_cast<uint64_t>(a.timeout_s));
-  for (const std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker}) body.text(*text);
-  for (const std::vector<std::string>* list : {&a.environment, &a.command}) {
-    body.u32(static_cast<uint32_t>(list->size()));
-    for (const std::string& entry : *list) body.text(entry);
-  }
-  const std::string bytes = body.take();
+  const std::string bytes = encoded(a);
   if (bytes.size() > kMaxBytes) fail("the command and its environment are too long");
   return fmt::format("{}{:0{}}\n{}", kHead, bytes.size(), kLengthDigits, bytes);
 }
@@ -64,22 +66,9 @@ Assignment read_assignment(int fd) {
   }
   std::string body(bytes, '\0');
   read_exactly(fd, body.data(), bytes);
-  ByteReader in(body);
-  Assignment a;
-  for (int* number : {&a.first_rank, &a.ranks, &a.world, &a.node, &a.nodes, &a.least, &a.most, &a.restarts}) {
-    *number = static_cast<int>(in.u32());
-  }
-  a.master_port = in.u16();
-  a.prefix = in.u8() != 0;
-  a.must_join = in.u8() != 0;
-  a.timeout_s = std::bit_cast<double>(in.u64());
-  for (std::string* text : {&a.job_id, &a.master_host, &a.folder, &a.secret, &a.loss_marker})
-    *text = in.text(kMaxBytes);
-  for (std::vector<std::string>* list : {&a.environment, &a.command}) {
-    for (uint32_t left = in.u32(); left > 0 && in.ok(); --left) list->emplace_back(in.text(kMaxBytes));
-  }
-  if (!in.done()) fail("the assignment of ranks is not understood");
-  return a;
+  std::optional<Assignment> assignment = decoded<Assignment>(body);
+  if (!assignment) fail("the assignment of ranks is not understood");
+  return *std::move(assignment);
 }
 
 }  // namespace rondo::launcher

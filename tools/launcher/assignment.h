@@ -9,8 +9,8 @@
 namespace rondo::launcher {
 
 // What the process that starts the ranks of one host is told. On another host it is told by its standard input, so that
-// no shell has to quote it and no list of processes shows it. A new field goes into encode() and read_assignment(), in
-// the same place.
+// no shell has to quote it and no list of processes shows it. A new field goes into fields()
+// (assignment.cc).
 struct Assignment {
   int first_rank = 0, ranks = 0, world = 0;
   int node = 0, nodes = 1;

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "ring/base/bytes.h"
+#include "ring/base/fields.h"
 
 namespace rondo {
 namespace {
@@ -116,9 +116,8 @@ std::string AcceptorHandshake::answer(Answer verdict) {
 
 // In constant time, as every proof.
 bool AcceptorHandshake::confirmed(std::string_view confirm) const {
-  ByteReader reader(confirm);
-  const Mac proof = reader.array<sizeof(Mac)>();
-  return reader.done() && auth_->holds(proof, kConfirmLabel, {hello_, answer_});
+  const auto proof = decoded<Mac>(confirm);
+  return proof && auth_->holds(*proof, kConfirmLabel, {hello_, answer_});
 }
 
 }  // namespace rondo

@@ -6,10 +6,26 @@
 #include <chrono>
 #include <string_view>
 
-#include "ring/base/bytes.h"
+#include "ring/base/fields.h"
 #include "rondo/error.h"
 
 namespace rondo {
+
+// The most bytes of the text that says why memory is not shared.
+constexpr size_t kMaxReasonBytes = 512;
+
+static void fields(Fields& bytes, Report& report) {
+  bytes.text<uint32_t>(report.reach, Store::kMaxValueBytes).text(report.why_not, kMaxReasonBytes);
+}
+
+static void fields(Fields& bytes, Islands& islands) {
+  std::string pulls(islands.pulls.begin(), islands.pulls.end());
+  bytes.list<uint32_t>(islands.island, Store::kMaxValueBytes, [&bytes](int& island) { bytes(island); })
+      .text<uint32_t>(pulls, Store::kMaxValueBytes)
+      .text(islands.why_not, kMaxReasonBytes);
+  islands.pulls.assign(pulls.begin(), pulls.end());
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -17,9 +33,6 @@ using Clock = std::chrono::steady_clock;
 // Before the next look whether the start has failed: far below the time within which that is promised. A look costs the
 // store one request.
 constexpr std::chrono::milliseconds kLook{200};
-
-// The most bytes of the text that says why memory is not shared.
-constexpr size_t kMaxReasonBytes = 512;
 
 // Keys of the store: a report of each rank, and the answer of rank 0.
 std::string report_key(int rank) { return fmt::format("island/{}", rank); }
@@ -115,35 +128,17 @@ class Findings {
   const std::vector<Pair> lowest_;
 };
 
-std::string encode(const Report& report) {
-  return ByteWriter().text(report.reach).text(report.why_not.substr(0, kMaxReasonBytes)).take();
-}
-
-// One that is malformed reaches nobody.
+// One that is malformed, or of another world, reaches nobody.
 Report decode_report(std::string_view bytes, size_t world) {
-  ByteReader reader(bytes);
-  Report report{std::string(reader.text(world)), std::string(reader.text(kMaxReasonBytes))};
-  return reader.done() ? report : Report{};
+  const std::optional<Report> report = decoded<Report>(bytes);
+  return report && report->reach.size() <= world ? *report : Report{};
 }
 
-std::string encode(const Islands& islands) {
-  ByteWriter writer;
-  writer.u32(static_cast<uint32_t>(islands.island.size()));
-  for (const int island : islands.island) writer.u32(static_cast<uint32_t>(island));
-  for (const bool pulls : islands.pulls) writer.u8(pulls);
-  return writer.text(islands.why_not).take();
-}
-
-// The store may be anybody's: lengths are compared with the world before anything is read by them.
+// The store may be anybody's.
 Islands decode(std::string_view bytes, size_t world) {
-  ByteReader reader(bytes);
-  Islands islands;
-  const size_t listed = reader.u32();
-  if (listed == 0 || listed == world) {
-    for (size_t i = 0; i < listed; ++i) islands.island.push_back(static_cast<int>(reader.u32()));
-    for (size_t i = 0; i < world; ++i) islands.pulls.push_back(reader.u8() != 0);
-    islands.why_not = reader.text(kMaxReasonBytes);
-    if (reader.done()) return islands;
+  std::optional<Islands> islands = decoded<Islands>(bytes);
+  if (islands && islands->pulls.size() == world && (islands->island.empty() || islands->island.size() == world)) {
+    return *std::move(islands);
   }
   throw Exception(ErrorCode::kProtocol, "rank 0's list of the islands is malformed");
 }
@@ -209,7 +204,7 @@ Islands agree_islands(Store& store, int rank, const Report& own, const Classes& 
                       const std::function<bool()>& start_failed) {
   const size_t world = classes.number.size();
   if (rank != 0) {
-    store.put(report_key(rank), encode(own), deadline);
+    store.put(report_key(rank), encoded(own), deadline);
     return decode(wait_for(store, kIslandsKey, 0, deadline, start_failed), world);
   }
   std::vector<Report> reports{own};
@@ -218,7 +213,7 @@ Islands agree_islands(Store& store, int rank, const Report& own, const Classes& 
   }
   Islands islands = find_islands(reports, classes);
   islands.why_not.resize(std::min(islands.why_not.size(), kMaxReasonBytes));
-  store.put(kIslandsKey, encode(islands), deadline);
+  store.put(kIslandsKey, encoded(islands), deadline);
   return islands;
 }
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <thread>
 
-#include "ring/base/bytes.h"
+#include "ring/base/fields.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "rondo/error.h"
@@ -16,15 +16,28 @@
 #include "transport/rendezvous/served_store.h"
 
 namespace rondo {
+
+using namespace std::chrono_literals;
+
+// door is not sent: a newcomer has it already.
+static void fields(Fields& bytes, Seat& seat) {
+  int64_t patience_ms = seat.patience.count();
+  bytes(seat.rank, seat.world, seat.epoch, patience_ms)
+      .text<uint32_t>(seat.job_id, Store::kMaxKeyBytes)
+      .text<uint32_t>(seat.rendezvous, Store::kMaxKeyBytes);
+  constexpr auto kLongestStart = 24h * 30;  // the most of RONDO_START_TIMEOUT_MS, so of a seat's patience
+  seat.patience = std::chrono::milliseconds(patience_ms);
+  bytes.require(seat.rank >= 0 && seat.rank < seat.world && seat.world <= kMaxWorld);
+  bytes.require(seat.patience > 0ms && seat.patience <= kLongestStart);
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Kind = RendezvousUrl::Kind;
-using namespace std::chrono_literals;
 
-constexpr auto kPoll = 2ms;               // for newcomers that are not there yet
-constexpr auto kReconnectPause = 50ms;    // after the rank that served the door has gone
-constexpr auto kLongestStart = 24h * 30;  // the most of RONDO_START_TIMEOUT_MS, so of a seat's patience
+constexpr auto kPoll = 2ms;             // for newcomers that are not there yet
+constexpr auto kReconnectPause = 50ms;  // after the rank that served the door has gone
 
 // The random name that tells one start from another.
 constexpr size_t kNameBytes = 16;
@@ -77,35 +90,12 @@ std::string random_name() {
   return name;
 }
 
-// door is not sent: a newcomer has it already.
-std::string encode(const Seat& seat) {
-  return ByteWriter()
-      .u32(static_cast<uint32_t>(seat.rank))
-      .u32(static_cast<uint32_t>(seat.world))
-      .u64(seat.epoch)
-      .u64(static_cast<uint64_t>(seat.patience.count()))
-      .text(seat.job_id)
-      .text(seat.rendezvous)
-      .take();
-}
-
 // Empty bytes are the farewell of a job that ends (Door::end()).
 Seat decode(const std::string& bytes) {
   if (bytes.empty()) throw Exception(ErrorCode::kPeerLeft, "the job has ended, and has taken no newcomer in");
-  ByteReader in(bytes);
-  Seat seat;
-  const uint32_t rank = in.u32(), world = in.u32();
-  seat.rank = static_cast<int>(rank);
-  seat.world = static_cast<int>(world);
-  seat.epoch = in.u64();
-  seat.patience = std::chrono::milliseconds(in.u64());
-  seat.job_id = in.text(Store::kMaxKeyBytes);
-  seat.rendezvous = in.text(Store::kMaxKeyBytes);
-  const bool waits = seat.patience > 0ms && seat.patience <= kLongestStart;
-  if (!in.done() || rank >= world || world > kMaxWorld || !waits) {
-    throw Exception(ErrorCode::kProtocol, "the ranks' answer to this newcomer is malformed");
-  }
-  return seat;
+  std::optional<Seat> seat = decoded<Seat>(bytes);
+  if (!seat) throw Exception(ErrorCode::kProtocol, "the ranks' answer to this newcomer is malformed");
+  return *std::move(seat);
 }
 
 // Tries all addresses of the list in turn: any rank may serve the door, and another one after it has gone.
@@ -239,7 +229,7 @@ std::shared_ptr<Store> Door::serve_start(Seat& seat, Store::Deadline deadline) c
 // A seat is the answer to the newcomer's get(), and is not kept: one that has gone meanwhile takes none.
 void Door::admit(const std::vector<std::string>& newcomers, Seat seat) const {
   for (const std::string& key : newcomers) {
-    store_->answer(key, encode(seat));
+    store_->answer(key, encoded(seat));
     ++seat.rank;
   }
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "ring/base/bytes.h"
 #include "ring/base/cores.h"
+#include "ring/base/fields.h"
 #include "ring/base/hash.h"
 #include "ring/base/json_text.h"
 #include "rondo/error.h"
@@ -83,54 +83,34 @@ std::string changes_of(const Config& config) {
   return changes;
 }
 
-// Fields longer than their bounds are cut, and endpoints beyond kMaxEndpoints left out.
-std::string encode(const PeerCard& card) {
-  ByteWriter writer;
-  writer.raw(kCardMagic).u16(card.wire_version).u32(card.rank).u32(card.world).u32(card.pid);
-  writer.short_text(card.job_id, kMaxHelloJobIdBytes)
-      .short_text(card.host_identity, kMaxNameBytes)
-      .short_text(card.host_name, kMaxNameBytes);
-  writer.u64(card.instance).u64(card.shared_hash).short_text(card.config, kMaxConfigBytes);
-  const size_t endpoints = std::min(card.endpoints.size(), kMaxEndpoints);
-  writer.u16(static_cast<uint16_t>(endpoints));
-  for (size_t i = 0; i < endpoints; ++i) {
-    writer.short_text(card.endpoints[i].address, kMaxNameBytes).u16(card.endpoints[i].port);
-  }
-  writer.short_text(card.cores, kCoreSetBytes).u64(card.quota.group).u32(card.quota.cores);
-  writer.u64(card.process_class).short_text(card.probe_listener, kMaxListenerBytes);
-  return writer.take();
-}
+static void fields(Fields& bytes, CoreQuota& quota) { bytes(quota.group, quota.cores); }
 
 // The version comes first, since the layout of another one is not known.
-PeerCard decode_card(std::string_view bytes, int rank) {
-  ByteReader reader(bytes);
+static void fields(Fields& bytes, PeerCard& card) {
+  bytes.constant(kCardMagic)(card.wire_version);
+  if (bytes.reads() && card.wire_version != kWireVersion) return;
+  bytes(card.rank, card.world, card.pid)
+      .text(card.job_id, kMaxHelloJobIdBytes)
+      .text(card.host_identity, kMaxNameBytes)
+      .text(card.host_name, kMaxNameBytes)(card.instance, card.shared_hash)
+      .text(card.config, kMaxConfigBytes)
+      .list(card.endpoints, kMaxEndpoints,
+            [&bytes](Endpoint& endpoint) { bytes.text(endpoint.address, kMaxNameBytes)(endpoint.port); });
+  bytes.text(card.cores, kCoreSetBytes)(card.quota, card.process_class).text(card.probe_listener, kMaxListenerBytes);
+}
+
+std::string encode(const PeerCard& card) { return encoded(card); }
+
+PeerCard decode_card(std::string_view whole, int rank) {
+  if (!whole.starts_with(kCardMagic)) reject(rank, "what it published is no card of Rondo");
+  Fields bytes(whole);
   PeerCard card;
-  if (reader.raw(kCardMagic.size()) != kCardMagic) reject(rank, "what it published is no card of Rondo");
-  card.wire_version = reader.u16();
-  if (card.wire_version != kWireVersion) {
+  bytes(card);
+  if (bytes.ok() && card.wire_version != kWireVersion) {
     reject(rank, fmt::format("it speaks version {} of the wire format, this process version {}", card.wire_version,
                              kWireVersion));
   }
-  card.rank = reader.u32();
-  card.world = reader.u32();
-  card.pid = reader.u32();
-  card.job_id = reader.short_text(kMaxHelloJobIdBytes);
-  card.host_identity = reader.short_text(kMaxNameBytes);
-  card.host_name = reader.short_text(kMaxNameBytes);
-  card.instance = reader.u64();
-  card.shared_hash = reader.u64();
-  card.config = reader.short_text(kMaxConfigBytes);
-  const size_t endpoints = reader.u16();
-  for (size_t i = 0; i < endpoints && i < kMaxEndpoints; ++i) {
-    std::string address(reader.short_text(kMaxNameBytes));
-    card.endpoints.push_back({std::move(address), reader.u16()});
-  }
-  card.cores = reader.short_text(kCoreSetBytes);
-  card.quota.group = reader.u64();
-  card.quota.cores = reader.u32();
-  card.process_class = reader.u64();
-  card.probe_listener = reader.short_text(kMaxListenerBytes);
-  if (!reader.done()) reject(rank, "what it published is malformed");
+  if (!bytes.done()) reject(rank, "what it published is malformed");
   return card;
 }
 
@@ -149,7 +129,7 @@ Roster::Roster(const std::vector<std::string>& sealed, const Authenticator& auth
     const int rank = static_cast<int>(index);
     std::string_view bytes = sealed[index];
     if (bytes.size() < sizeof(Mac)) reject(rank, "what it published is no card of Rondo");
-    const Mac proof = ByteReader(bytes.substr(bytes.size() - sizeof(Mac))).array<sizeof(Mac)>();
+    const Mac proof = *decoded<Mac>(bytes.substr(bytes.size() - sizeof(Mac)));
     bytes.remove_suffix(sizeof(Mac));
     cards_.push_back(decode_card(bytes, rank));
     if (!equal_in_constant_time(proof, prove({bytes}))) {

@@ -13,12 +13,13 @@
 #include <optional>
 #include <thread>
 
-#include "ring/base/bytes.h"
 #include "ring/base/caught.h"
 #include "ring/base/check.h"
+#include "ring/base/fields.h"
 #include "ring/base/host_name.h"
 #include "rondo/error.h"
 #include "transport/rendezvous/address.h"
+#include "transport/rendezvous/launch.h"
 #include "transport/store/store_server.h"
 #include "transport/store/stream_store.h"
 
@@ -29,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 // Bounds of what another process has put into the store.
 constexpr size_t kMaxCardBytes = 64 * 1024;
+constexpr size_t kMaxHostBytes = 256;
 constexpr size_t kMaxReasonBytes = 4096;
 constexpr auto kLogInterval = std::chrono::seconds(10);
 // How often rank 0 tells the others who is missing, for those whose deadline comes before its own.
@@ -98,21 +100,27 @@ struct RosterCard {
   std::string declines;  // not empty: why this rank cannot take part
 };
 
-std::string encode(const RosterCard& card) {
-  return ByteWriter().text(card.host).u32(card.pid).u64(card.nonce).text(card.content).text(card.declines).take();
+void fields(Fields& bytes, RosterCard& card) {
+  bytes.text<uint32_t>(card.host, kMaxHostBytes)(card.pid, card.nonce)
+      .text<uint32_t>(card.content, kMaxCardBytes)
+      .text<uint32_t>(card.declines, kMaxReasonBytes);
 }
 
-// Bounded, since any process may have put it there.
+// Any process may have put it there.
 RosterCard decode(std::string_view bytes, int rank) {
-  ByteReader in(bytes);
-  RosterCard card;
-  card.host = in.text(256);
-  card.pid = in.u32();
-  card.nonce = in.u64();
-  card.content = in.text(kMaxCardBytes);
-  card.declines = in.text(kMaxReasonBytes);
-  if (!in.done()) throw Exception(ErrorCode::kProtocol, fmt::format("the card of rank {} is malformed", rank));
-  return card;
+  std::optional<RosterCard> card = decoded<RosterCard>(bytes);
+  if (!card) throw Exception(ErrorCode::kProtocol, fmt::format("the card of rank {} is malformed", rank));
+  return *std::move(card);
+}
+
+// What rank 0 publishes: the content of each card, by rank.
+struct Table {
+  std::vector<std::string> cards;
+};
+
+void fields(Fields& bytes, Table& table) {
+  bytes.list<uint32_t>(table.cards, kMaxWorld,
+                       [&bytes](std::string& card) { bytes.text<uint32_t>(card, kMaxCardBytes); });
 }
 
 // In the stores that see the end of their clients. A program's own store and a file do not.
@@ -242,11 +250,10 @@ class RosterExchange {
   // compare_set lets one process have the number; a second one with the same rank is refused and disturbs nobody.
   void claim(std::string_view content, const std::string& declines = "") {
     RosterCard card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
-    card.host.resize(std::min<size_t>(card.host.size(), 256));
     if (::getrandom(&card.nonce, sizeof card.nonce, 0) != sizeof card.nonce) {
       throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
     }
-    std::string mine = encode(card);
+    std::string mine = encoded(card);
     std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
     come_ = there == mine;
     if (come_) return;
@@ -400,9 +407,7 @@ class RosterExchange {
 
   // The table in values of the store's size.
   void publish() {
-    ByteWriter table;
-    for (const std::string& card : cards_) table.text(card);
-    const std::string& bytes = table.bytes();
+    const std::string bytes = encoded(Table{cards_});
     size_t parts = 0;
     for (size_t at = 0; at < bytes.size(); at += Store::kMaxValueBytes) {
       store_.put(keys_.part(parts++), std::string_view(bytes).substr(at, Store::kMaxValueBytes), deadline_);
@@ -435,14 +440,14 @@ class RosterExchange {
     }
     if (rank_ == 0) return cards_;
     const size_t most =
-        static_cast<size_t>(world_) * (sizeof(uint32_t) + kMaxCardBytes);  // what is longer is malformed
+        sizeof(uint32_t) + static_cast<size_t>(world_) * (sizeof(uint32_t) + kMaxCardBytes);  // longer: malformed
     std::string table;
     for (int part = 0; part < parts && table.size() <= most; ++part) table += get_part(static_cast<size_t>(part));
-    ByteReader in(table);
-    std::vector<std::string> cards;
-    for (int r = 0; r < world_; ++r) cards.emplace_back(in.text(kMaxCardBytes));
-    if (!in.done()) throw Exception(ErrorCode::kProtocol, "rank 0's table of ranks is malformed");
-    return cards;
+    std::optional<Table> cards = decoded<Table>(table);
+    if (!cards || cards->cards.size() != static_cast<size_t>(world_)) {
+      throw Exception(ErrorCode::kProtocol, "rank 0's table of ranks is malformed");
+    }
+    return std::move(cards->cards);
   }
 
   // The first value beyond a few bytes that comes from rank 0.

@@ -433,7 +433,7 @@ class StoreServer::Loop {
   void send(const ClientPtr& client, StoreReply reply) {
     reply.number = client->number;
     client->output.clear();
-    client->seal.seal(encode_reply(reply), client->output);
+    client->seal.seal(encode_reply(std::move(reply)), client->output);
     client->written = 0;
     start_deadline(client, options_.idle_ms);
     write_some(client);

@@ -1,64 +1,41 @@
 #include "transport/store/store_wire.h"
 
-#include "ring/base/bytes.h"
+#include <utility>
+
+#include "ring/base/fields.h"
 
 namespace rondo {
+
+static void fields(Fields& bytes, StoreRequest& request) {
+  bytes(request.number)
+      .within<uint8_t>(request.operation, StoreOperation::kPut, StoreOperation::kWill)
+      .text<uint32_t>(request.key, Store::kMaxKeyBytes)
+      .text<uint32_t>(request.first, Store::kMaxValueBytes)
+      .text<uint32_t>(request.second, Store::kMaxValueBytes)(request.amount)
+      .require(!request.key.empty());
+}
+
+static void fields(Fields& bytes, StoreReply& reply) {
+  bytes(reply.number)
+      .within<uint8_t>(reply.status, StoreStatus::kOk, StoreStatus::kRefused)
+      .text<uint32_t>(reply.value, Store::kMaxValueBytes);
+}
+
 namespace {
 
 // The length goes before the body.
-std::string with_frame(std::string body) {
-  return ByteWriter().u32(static_cast<uint32_t>(body.size())).raw(body).take();
-}
+std::string with_frame(const std::string& body) { return encoded(static_cast<uint32_t>(body.size())) + body; }
 
 }  // namespace
 
 // The caller has checked the lengths (check_store_entry()).
-std::string encode_request(const StoreRequest& request) {
-  return with_frame(ByteWriter()
-                        .u32(request.number)
-                        .u8(static_cast<uint8_t>(request.operation))
-                        .text(request.key)
-                        .text(request.first)
-                        .text(request.second)
-                        .u64(static_cast<uint64_t>(request.amount))
-                        .take());
-}
+std::string encode_request(StoreRequest request) { return with_frame(encoded(std::move(request))); }
+std::optional<StoreRequest> decode_request(std::string_view body) { return decoded<StoreRequest>(body); }
+std::string encode_reply(StoreReply reply) { return with_frame(encoded(std::move(reply))); }
+std::optional<StoreReply> decode_reply(std::string_view body) { return decoded<StoreReply>(body); }
 
-// All or nothing: trailing bytes, unknown operations and lengths beyond the store's limits are refused.
-std::optional<StoreRequest> decode_request(std::string_view body) {
-  ByteReader in(body);
-  StoreRequest request;
-  request.number = in.u32();
-  uint8_t operation = in.u8();
-  request.key = in.text(Store::kMaxKeyBytes);
-  request.first = in.text(Store::kMaxValueBytes);
-  request.second = in.text(Store::kMaxValueBytes);
-  request.amount = static_cast<int64_t>(in.u64());
-  if (!in.done() || request.key.empty()) return std::nullopt;
-  if (operation < static_cast<uint8_t>(StoreOperation::kPut) ||
-      operation > static_cast<uint8_t>(StoreOperation::kWill)) {
-    return std::nullopt;
-  }
-  request.operation = static_cast<StoreOperation>(operation);
-  return request;
+uint32_t decode_frame_head(std::string_view bytes) {
+  return decoded<uint32_t>(bytes.substr(0, kFrameHeadBytes)).value_or(0);
 }
-
-std::string encode_reply(const StoreReply& reply) {
-  return with_frame(ByteWriter().u32(reply.number).u8(static_cast<uint8_t>(reply.status)).text(reply.value).take());
-}
-
-// All or nothing, as for requests.
-std::optional<StoreReply> decode_reply(std::string_view body) {
-  ByteReader in(body);
-  StoreReply reply;
-  reply.number = in.u32();
-  uint8_t status = in.u8();
-  reply.value = in.text(Store::kMaxValueBytes);
-  if (!in.done() || status > static_cast<uint8_t>(StoreStatus::kRefused)) return std::nullopt;
-  reply.status = static_cast<StoreStatus>(status);
-  return reply;
-}
-
-uint32_t decode_frame_head(std::string_view bytes) { return ByteReader(bytes).u32(); }
 
 }  // namespace rondo

@@ -41,7 +41,7 @@ struct StoreRequest {
 // Frames begin with the number of bytes that follow (u32). A longer body than the bound is no frame of ours.
 inline constexpr size_t kFrameHeadBytes = 4;
 inline constexpr size_t kMaxRequestBodyBytes = 4 + 1 + 3 * 4 + Store::kMaxKeyBytes + 2 * Store::kMaxValueBytes + 8;
-std::string encode_request(const StoreRequest& request);
+std::string encode_request(StoreRequest request);
 std::optional<StoreRequest> decode_request(std::string_view body);
 
 // kAbsent: there is no such key. kRefused: the request cannot be carried out, and has changed nothing.
@@ -52,7 +52,7 @@ struct StoreReply {
   uint32_t number = 0;  // of the request
 };
 inline constexpr size_t kMaxReplyBodyBytes = 4 + 1 + 4 + Store::kMaxValueBytes;
-std::string encode_reply(const StoreReply& reply);
+std::string encode_reply(StoreReply reply);
 std::optional<StoreReply> decode_reply(std::string_view body);
 
 // Requires kFrameHeadBytes bytes. The length is the peer's, not checked.
