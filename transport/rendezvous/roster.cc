@@ -43,7 +43,7 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 // All are through within this, as a rule; after it every pause asks whether there is hope.
 constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
-// How often rank 0 looks whether a rank that has come was lost.
+// How often rank 0 looks whether a rank that has come was lost, and who has come besides the lowest one missing.
 constexpr auto kVerdictPause = std::chrono::milliseconds(500);
 // Between two looks of rank 0 whether all have heard a bad end.
 constexpr auto kAcknowledgePause = std::chrono::milliseconds(2);
@@ -310,13 +310,18 @@ class RosterExchange {
 
   // --- rank 0
 
-  // Waits for all cards, and looks now and then for a verdict of others, a cancelled launch and the deadline.
+  // Takes one card after the other, by one request each. Now and then it looks for all that are missing, for a verdict
+  // of others, a cancelled launch and the deadline.
   void collect() {
     cards_.assign(static_cast<size_t>(world_), "");
     std::vector<int> missing = all_ranks(world_);
-    Clock::time_point next_publish = Clock::now();
+    Clock::time_point next_publish = Clock::now(), next_look = next_publish;
     while (true) {
-      look(&missing);
+      const bool looks = Clock::now() >= std::min<Clock::time_point>(next_look, deadline_);
+      if (looks) {
+        look(&missing);
+        next_look = Clock::now() + kVerdictPause;
+      }
       if (!declined_ && !missing.empty() && cancelled_) {
         if (std::string why = cancelled_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
       }
@@ -324,9 +329,11 @@ class RosterExchange {
         tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
         throw_declined(declined_by_, *declined_);
       }
-      if (const auto verdict = store_.try_get(keys_.verdict(), deadline_ + kGrace)) {
-        await_acknowledgements(present(missing));
-        heed(*verdict, refused_meanwhile());
+      if (looks) {
+        if (const auto verdict = store_.try_get(keys_.verdict(), deadline_ + kGrace)) {
+          await_acknowledgements(present(missing));
+          heed(*verdict, refused_meanwhile());
+        }
       }
       if (missing.empty()) break;
       Clock::time_point now = Clock::now();
@@ -338,26 +345,38 @@ class RosterExchange {
       if (now >= deadline_) fail(missing);
       log_missing(missing);
       const auto pause = cancelled_ ? kHopePause : kVerdictPause;
-      const Store::Deadline until = std::min({Store::Deadline(next_publish), deadline_, Store::Deadline(now + pause)});
-      await_key(store_, keys_.card(missing.front()), until);
+      await_first(&missing, std::min({next_publish, next_look, deadline_, Store::Deadline(now + pause)}));
     }
     publish();
   }
 
-  // Takes the cards that have come.
+  // The card of the lowest rank that is missing, if it comes by then.
+  void await_first(std::vector<int>* missing, Store::Deadline until) {
+    try {
+      take(missing->front(), store_.get(keys_.card(missing->front()), until));
+      missing->erase(missing->begin());
+    } catch (const Exception& failure) {
+      if (failure.code() != ErrorCode::kTimeout) throw;
+    }
+  }
+
+  // Takes the cards that have come: a request for each that has not, too.
   void look(std::vector<int>* missing) {
     Store::Deadline grace = std::max<Store::Deadline>(deadline_, Clock::now() + kGrace);
     std::erase_if(*missing, [&](int r) {
-      std::optional<std::string> card = store_.try_get(keys_.card(r), grace);
-      if (!card) return false;
-      RosterCard decoded = decode(*card, r);
-      if (!decoded.declines.empty()) {
-        declined_by_ = r;
-        declined_ = fmt::format("host {} pid {}: {}", decoded.host, decoded.pid, decoded.declines);
-      }
-      cards_[static_cast<size_t>(r)] = std::move(decoded.content);
-      return true;
+      const std::optional<std::string> card = store_.try_get(keys_.card(r), grace);
+      if (card) take(r, *card);
+      return card.has_value();
     });
+  }
+
+  void take(int r, std::string_view card) {
+    RosterCard decoded = decode(card, r);
+    if (!decoded.declines.empty()) {
+      declined_by_ = r;
+      declined_ = fmt::format("host {} pid {}: {}", decoded.host, decoded.pid, decoded.declines);
+    }
+    cards_[static_cast<size_t>(r)] = std::move(decoded.content);
   }
 
   // Ranks that are to acknowledge a bad end: those that have come, but for rank 0 and the one that declined.
