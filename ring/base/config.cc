@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/figures.h"
 #include "ring/base/hash.h"
 #include "ring/base/json_text.h"
 #include "ring/base/misspelt.h"
@@ -33,15 +33,6 @@ enum class Sharing { kLocal, kShared };
 [[noreturn]] void reject(std::string_view variable, std::string_view value, std::string_view allowed) {
   throw Exception(ErrorCode::kInvalid,
                   fmt::format("{}={} is not allowed: it must be {}", variable, json_text(value), allowed));
-}
-
-template <typename T>
-// The whole text is the number: no spaces, no sign "+", nothing behind it.
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
 }
 
 // Kinds of settings. parse() reads a text; nullopt: it is none of the kind. holds() says whether a value is

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <system_error>
+
+#include "ring/base/figures.h"
 
 namespace rondo::launcher {
 namespace {
@@ -16,9 +17,8 @@ namespace {
 constexpr int kMaxSlots = 4096;  // as many ranks as rondo-run starts at most
 
 int parse_slots(std::string_view digits, std::string_view entry) {
-  int slots = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), slots);
-  if (error == std::errc() && end == digits.data() + digits.size() && slots >= 1 && slots <= kMaxSlots) return slots;
+  const std::optional<int> slots = parse_number<int>(digits);
+  if (slots && *slots >= 1 && *slots <= kMaxSlots) return *slots;
   throw std::invalid_argument(fmt::format("'{}' is not HOST or HOST:N with N from 1 to {}", entry, kMaxSlots));
 }
 

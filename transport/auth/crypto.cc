@@ -7,6 +7,7 @@
 #include <openssl/params.h>
 #include <sys/random.h>
 
+#include <bit>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -108,6 +109,12 @@ Nonce random_nonce() {
   Nonce nonce;
   fill_random(nonce);
   return nonce;
+}
+
+uint64_t random_number() {
+  std::array<uint8_t, sizeof(uint64_t)> bytes;
+  fill_random(bytes);
+  return std::bit_cast<uint64_t>(bytes);
 }
 
 }  // namespace rondo

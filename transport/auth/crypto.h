@@ -44,6 +44,7 @@ bool equal_in_constant_time(std::span<const uint8_t> one, std::span<const uint8_
 
 void fill_random(std::span<uint8_t> bytes);
 Nonce random_nonce();
+uint64_t random_number();
 
 inline std::string_view as_text(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "ring/base/log.h"
 #include "ring/base/process_starts.h"
 #include "ring/base/system_error.h"
+#include "transport/auth/crypto.h"
 #include "transport/control/plane/control_plane.h"
 #include "transport/control/status.h"
 #include "transport/fabrics/descriptor_budget.h"
@@ -47,12 +47,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kFarewell{2};
 // Time for the I/O thread to say goodbye to the ranks that listen, where one that does not has used up the deadline.
 constexpr std::chrono::milliseconds kLastWords{100};
-
-// Tells two starts of one rank apart (PeerCard::instance); no secret depends on it.
-uint64_t random_number() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32) | device();
-}
 
 // The limits of what strangers may take are set here, by the descriptors that are left.
 PlaneSettings settings_of(const Launch& launch, const Config& config, const Authenticator& auth, size_t descriptors) {

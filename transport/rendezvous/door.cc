@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "ring/base/fields.h"
+#include "ring/base/figures.h"
 #include "ring/base/interrupt.h"
 #include "ring/base/log.h"
 #include "rondo/error.h"
@@ -85,9 +86,7 @@ bool stays_on_one_host(const RendezvousUrl& url, Store::Deadline deadline) {
 std::string random_name() {
   std::array<uint8_t, kNameBytes / 2> bytes;
   fill_random(bytes);
-  std::string name;
-  for (const uint8_t byte : bytes) name += fmt::format("{:02x}", byte);
-  return name;
+  return to_hex(as_text(bytes));
 }
 
 // Empty bytes are the farewell of a job that ends (Door::end()).

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
-
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -30,9 +29,8 @@ std::string_view Environment::text(std::string_view name) const {
 std::optional<int64_t> Environment::number(std::string_view name, int64_t least, int64_t most) const {
   if (!has(name)) return std::nullopt;
   std::string_view value = text(name);
-  int64_t number = 0;
-  auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (failure != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+  const std::optional<int64_t> number = parse_number<int64_t>(value);
+  if (!number || *number < least || *number > most) {
     reject_variable(name, value, fmt::format("a whole number {} .. {}", least, most));
   }
   return number;

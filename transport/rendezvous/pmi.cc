@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 #include "transport/tcp/socket.h"
 
@@ -39,29 +41,7 @@ std::string_view field(std::string_view line, std::string_view name, bool to_end
 
 // 0 where the field is missing or no number.
 size_t number_field(std::string_view line, std::string_view name) {
-  std::string_view text = field(line, name);
-  size_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-// A line of the protocol is split at spaces, and a value holds any byte.
-std::string to_hex(std::string_view bytes) {
-  std::string hex;
-  for (char c : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return hex;
-}
-
-std::string from_hex(std::string_view hex) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    unsigned byte = 0;
-    auto [end, failure] = std::from_chars(hex.data() + i, hex.data() + i + 2, byte, 16);
-    if (failure != std::errc() || end != hex.data() + i + 2) break;
-    bytes.push_back(static_cast<char>(byte));
-  }
-  if (2 * bytes.size() != hex.size()) throw Exception(ErrorCode::kBootstrap, "the PMI server altered a value");
-  return bytes;
+  return parse_number<size_t>(field(line, name)).value_or(0);
 }
 
 // A long value is put under several keys.
@@ -98,7 +78,7 @@ void PmiClient::init(Store::Deadline deadline) {
 }
 
 void PmiClient::put(std::string_view key, std::string_view value, Store::Deadline deadline) {
-  std::string hex = to_hex(value);
+  const std::string hex = to_hex(value);  // a line is split at spaces, and a value holds any byte
   // The limits count a closing zero byte; the first part begins with the number of parts.
   size_t room = std::min(kMaxPartDigits, value_limit_ - 8);
   size_t parts = std::max<size_t>(1, (hex.size() + room - 1) / room);
@@ -125,7 +105,7 @@ std::string PmiClient::get(std::string_view key, Store::Deadline deadline) {
         ask(fmt::format("cmd=get kvsname={} key={}\n", name_space_, part_name(key, part)), "get_result", deadline);
     std::string_view text = field(line, "value");
     if (part == 0) {
-      std::from_chars(text.data(), text.data() + std::min<size_t>(2, text.size()), parts);
+      parts = parse_number<size_t>(text.substr(0, 2)).value_or(0);
       if (text.size() < 3 || text[2] != '.' || parts == 0 || parts > kMaxParts) {
         throw Exception(ErrorCode::kBootstrap, fmt::format("the PMI server's value of \"{}\" is malformed", key));
       }
@@ -133,7 +113,9 @@ std::string PmiClient::get(std::string_view key, Store::Deadline deadline) {
     }
     hex += text;
   }
-  return from_hex(hex);
+  std::optional<std::string> bytes = from_hex(hex);
+  if (!bytes) throw Exception(ErrorCode::kBootstrap, "the PMI server altered a value");
+  return *std::move(bytes);
 }
 
 // The protocol has no numbers for questions: one is under way at a time, and an unanswered one ends the connection's

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <optional>
 
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -31,8 +32,9 @@ void parse_host_port(std::string_view rest, std::string_view text, RendezvousUrl
   if (colon == std::string_view::npos || colon == 0) malformed(text);
   std::string_view host = rest.substr(0, colon), port = rest.substr(colon + 1);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  auto [end, failure] = std::from_chars(port.data(), port.data() + port.size(), url->port);
-  if (failure != std::errc() || end != port.data() + port.size()) malformed(text);
+  const std::optional<uint16_t> number = parse_number<uint16_t>(port);
+  if (!number) malformed(text);
+  url->port = *number;
   if (host.empty() || host.size() > 255 || host.find_first_of("/[]") != std::string_view::npos) malformed(text);
   url->host = host;
 }
@@ -40,11 +42,9 @@ void parse_host_port(std::string_view rest, std::string_view text, RendezvousUrl
 // 32 hexadecimal digits; nullopt: it is something else.
 std::optional<UniqueKey> parse_key(std::string_view hex) {
   UniqueKey key{};
-  if (hex.size() != 2 * key.size()) return std::nullopt;
-  for (size_t i = 0; i < key.size(); ++i) {
-    auto [end, failure] = std::from_chars(hex.data() + 2 * i, hex.data() + 2 * i + 2, key[i], 16);
-    if (failure != std::errc() || end != hex.data() + 2 * i + 2) return std::nullopt;
-  }
+  const std::optional<std::string> bytes = from_hex(hex);
+  if (!bytes || bytes->size() != key.size()) return std::nullopt;
+  std::copy(bytes->begin(), bytes->end(), key.begin());
   return key;
 }
 
@@ -95,10 +95,9 @@ std::string tcp_url(std::string_view host, uint16_t port) {
 }
 
 std::string unique_url(std::string_view host, uint16_t port, const UniqueKey& key) {
-  bool v6 = host.find(':') != std::string_view::npos;
-  std::string text = v6 ? fmt::format("unique:[{}]:{}:", host, port) : fmt::format("unique:{}:{}:", host, port);
-  for (uint8_t byte : key) text += fmt::format("{:02x}", byte);
-  return text;
+  const bool v6 = host.find(':') != std::string_view::npos;
+  const std::string digits = to_hex({reinterpret_cast<const char*>(key.data()), key.size()});
+  return v6 ? fmt::format("unique:[{}]:{}:{}", host, port, digits) : fmt::format("unique:{}:{}:{}", host, port, digits);
 }
 
 // For logs and errors, where a secret must not appear, however malformed the text is.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "ring/base/fields.h"
 #include "ring/base/host_name.h"
 #include "rondo/error.h"
+#include "transport/auth/crypto.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/launch.h"
 #include "transport/store/store_server.h"
@@ -250,9 +250,7 @@ class RosterExchange {
   // compare_set lets one process have the number; a second one with the same rank is refused and disturbs nobody.
   void claim(std::string_view content, const std::string& declines = "") {
     RosterCard card{host_name(), static_cast<uint32_t>(::getpid()), 0, std::string(content), declines};
-    if (::getrandom(&card.nonce, sizeof card.nonce, 0) != sizeof card.nonce) {
-      throw Exception(ErrorCode::kSystem, "the system gave no random bytes");
-    }
+    card.nonce = random_number();
     std::string mine = encoded(card);
     std::string there = store_.compare_set(keys_.card(rank_), "", mine, deadline_);
     come_ = there == mine;

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "ring/base/descriptor.h"
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 #include "transport/auth/crypto.h"
 #include "transport/tcp/listener.h"
@@ -105,8 +106,7 @@ bool keep_without_trace(const std::string& path, const NewSecret& bytes) {
 bool keep_by_other_name(const std::string& path, const NewSecret& bytes) {
   std::array<uint8_t, 8> suffix;
   fill_random(suffix);
-  std::string temporary = path + ".";
-  for (const uint8_t byte : suffix) temporary += fmt::format("{:02x}", byte);
+  const std::string temporary = path + "." + to_hex(as_text(suffix));
   const Descriptor file(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   const bool kept = write_whole(file, bytes) && (::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);

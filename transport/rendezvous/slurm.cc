@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 
 namespace rondo {
@@ -17,14 +17,6 @@ constexpr size_t kMaxNameBytes = 255;  // of a host's name in DNS
 
 [[noreturn]] void malformed(const char* what, std::string_view list) {
   throw Exception(ErrorCode::kInvalid, fmt::format("{} \"{}\" is malformed", what, list));
-}
-
-// The whole text, digits only.
-std::optional<uint32_t> parse(std::string_view text) {
-  uint32_t value = 0;
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // Brackets hold numbers and ranges, are closed and not nested, and nothing between commas is empty.
@@ -56,7 +48,7 @@ std::string first_node(std::string_view list) {
     const size_t close = list.find(']', open);
     const std::string_view ranges = list.substr(open + 1, close - open - 1);
     const std::string_view first = ranges.substr(0, ranges.find_first_of("-,"));
-    if (!parse(first)) malformed(kWhat, list);
+    if (!parse_number<uint32_t>(first)) malformed(kWhat, list);
     name += first;
     at = close + 1;
   }
@@ -71,11 +63,11 @@ std::vector<int> expand_tasks_per_node(std::string_view list) {
     const size_t comma = list.find(',');
     const std::string_view element = list.substr(0, comma);
     size_t open = element.find('(');
-    std::optional<uint32_t> count = parse(element.substr(0, open));
+    std::optional<uint32_t> count = parse_number<uint32_t>(element.substr(0, open));
     std::optional<uint32_t> times = 1;
     if (open != std::string_view::npos) {
       if (element.substr(open, 2) != "(x" || element.back() != ')') malformed("the task list", list);
-      times = parse(element.substr(open + 2, element.size() - open - 3));
+      times = parse_number<uint32_t>(element.substr(open + 2, element.size() - open - 3));
     }
     if (!count || *count > kMaxNodes || !times || *times == 0 || *times > kMaxNodes ||
         tasks.size() + *times > kMaxNodes) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ring/base/check.h"
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 #include "transport/store/store_map.h"
 
@@ -32,7 +33,7 @@ std::optional<std::string> RequestStore::try_get(std::string_view key, Deadline 
 
 int64_t RequestStore::add(std::string_view key, int64_t amount, Deadline deadline) {
   const StoreReply reply = ask({StoreOperation::kAdd, std::string(key), "", "", amount}, deadline);
-  const std::optional<int64_t> sum = parse_decimal(reply.value);
+  const std::optional<int64_t> sum = parse_number<int64_t>(reply.value);
   RONDO_CHECK(sum, "transact() answers kAdd with a number");
   return *sum;
 }

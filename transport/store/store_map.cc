@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 #include "rondo/store.h"
 
@@ -16,13 +15,6 @@ constexpr size_t kEntryBytes = 128;
 size_t entry_bytes(std::string_view key, std::string_view value) { return kEntryBytes + key.size() + value.size(); }
 
 }  // namespace
-
-std::optional<int64_t> parse_decimal(std::string_view text) {
-  int64_t value = 0;
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 void check_store_entry(std::string_view key, std::string_view value) {
   if (key.empty() || key.size() > Store::kMaxKeyBytes) {
@@ -58,7 +50,7 @@ void StoreMap::put(std::string_view key, std::string_view value) {
 
 int64_t StoreMap::add(std::string_view key, int64_t amount) {
   const std::string* value = find(key);
-  std::optional<int64_t> number = value == nullptr ? 0 : parse_decimal(*value);
+  std::optional<int64_t> number = value == nullptr ? 0 : parse_number<int64_t>(*value);
   int64_t result = 0;
   if (!number || __builtin_add_overflow(*number, amount, &result)) {
     throw Exception(ErrorCode::kBootstrap,

@@ -11,9 +11,6 @@
 
 namespace rondo {
 
-// The whole text is a decimal number.
-std::optional<int64_t> parse_decimal(std::string_view text);
-
 // Throws Exception(kInvalid) if a key or value is longer than Store allows, or the key is empty.
 void check_store_entry(std::string_view key, std::string_view value);
 

@@ -8,7 +8,6 @@
 #include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <future>
 #include <list>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "ring/base/caught.h"
+#include "ring/base/figures.h"
 #include "ring/base/json_text.h"
 #include "rondo/error.h"
 #include "transport/auth/text_seal.h"
@@ -394,10 +394,9 @@ class StoreServer::Loop {
 
   // Learns the number of ranks from the text "<ranks> <host>", and sets the limits by it.
   void learn_world(const std::string& text) {
-    int world = 0;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), world);
-    if (failure != std::errc() || world < 1) return;
-    options_.world = world;
+    const auto world = parse_number<int>(std::string_view(text).substr(0, text.find(' ')));
+    if (!world || *world < 1) return;
+    options_.world = *world;
     map_.limit(memory_limit());
   }
 

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cstring>
 
+#include "ring/base/figures.h"
 #include "rondo/error.h"
 #include "transport/hello/handshake.h"
 #include "transport/hello/secured_socket.h"
-#include "transport/store/store_map.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
@@ -218,7 +218,7 @@ StoreReply StreamStore::transact(StoreRequest request, Deadline deadline) {
   StoreReply reply = next_reply(request.key, deadline);
   while (reply.number != request.number) reply = next_reply(request.key, deadline);
   const bool sum = request.operation == StoreOperation::kAdd && reply.status != StoreStatus::kRefused;
-  if (sum && !parse_decimal(reply.value)) lost("it sent a malformed answer");
+  if (sum && !parse_number<int64_t>(reply.value)) lost("it sent a malformed answer");
   return reply;
 }
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -18,6 +17,7 @@
 #include <sstream>
 #include <utility>
 
+#include "ring/base/figures.h"
 #include "ring/base/file_text.h"
 #include "ring/base/system_error.h"
 #include "rondo/error.h"
@@ -121,14 +121,6 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The whole text, digits only.
-std::optional<uint16_t> parse_port(std::string_view text) {
-  uint16_t port = 0;
-  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (failure != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return port;
-}
-
 }  // namespace
 
 Exposure exposure_of(const Config& config, const Secret& secret) {
@@ -149,8 +141,8 @@ void check_may_listen_beyond_loopback(const std::string& address, Exposure expos
 PortRange data_port_range(const Config& config) {
   std::string_view text = config.data_ports;
   size_t dash = text.find('-');
-  std::optional<uint16_t> first = parse_port(text.substr(0, dash));
-  std::optional<uint16_t> last = dash == std::string_view::npos ? first : parse_port(text.substr(dash + 1));
+  std::optional<uint16_t> first = parse_number<uint16_t>(text.substr(0, dash));
+  std::optional<uint16_t> last = dash == std::string_view::npos ? first : parse_number<uint16_t>(text.substr(dash + 1));
   if (!first || !last || *last < *first || (*first == 0 && *last != 0)) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("RONDO_PORT_RANGE=\"{}\" is not allowed: it must be 0 (any), a port such as 5000, or a "
