@@ -19,6 +19,8 @@
 #include "transport/hello/handshake.h"
 #include "transport/tcp/asio_socket.h"
 #include "transport/tcp/descriptor_reserve.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/stranger_log.h"
 
 namespace rondo {
 namespace {
@@ -31,19 +33,6 @@ constexpr milliseconds kAcceptPause{50};
 constexpr int kMostRefused = 30;
 // Connections accepted before those that wait are read.
 constexpr int kAcceptAtOnce = 16;
-// One line about strangers in so long.
-constexpr std::chrono::seconds kStrangerLogInterval{10};
-
-// Whether this user's process is at the other end. A unix socket knows whose it is; of TCP, where only the job's secret
-// can tell, true.
-bool is_of_this_user(int socket) {
-  int family = 0;
-  socklen_t size = sizeof family;
-  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family != AF_UNIX) return true;
-  ucred peer{};
-  size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
 
 }  // namespace
 
@@ -52,7 +41,11 @@ bool is_of_this_user(int socket) {
 class Reception::State : public std::enable_shared_from_this<Reception::State> {
  public:
   State(asio::io_context& io, Settings settings, Judge judge, Welcome welcome)
-      : io_(io), settings_(std::move(settings)), judge_(std::move(judge)), welcome_(std::move(welcome)) {
+      : io_(io),
+        settings_(std::move(settings)),
+        judge_(std::move(judge)),
+        welcome_(std::move(welcome)),
+        log_(settings_.logger) {
     for (Listener& listener : settings_.listeners) {
       endpoints_.push_back({listener.address.host(), listener.address.port()});
       acceptors_.push_back(std::make_unique<Acceptor>(io, std::move(listener.socket)));
@@ -125,7 +118,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
         try {
           admit(std::move(socket));
         } catch (const std::exception& failure) {  // no memory, no place in epoll's set
-          complain(fmt::format("cannot take a connection: {}", failure.what()));
+          log_.warn(fmt::format("cannot take a connection: {}", failure.what()));
         }
         continue;
       }
@@ -144,7 +137,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       stop();  // who dials hears it at once
       throw Exception(system_error("accepting a connection", number));
     }
-    complain(fmt::format("cannot accept a connection: {}", std::strerror(number)));
+    log_.warn(fmt::format("cannot accept a connection: {}", std::strerror(number)));
     if (guests_.empty()) {
       reserve_.turn_away(acceptor.socket.get());
     } else {
@@ -160,7 +153,10 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   // Room is made before the new one is a guest, so that it cannot be the one that is dropped.
   void admit(Descriptor socket) {
     if (guests_.size() >= std::min(settings_.max_pending, settings_.max_known)) make_room(Room::kIfFull);
-    if (!is_of_this_user(socket.get())) return complain("a process of another user connected and was refused");
+    // Of TCP only the job's secret can tell.
+    if (peer_address(socket.get()).family() == AF_UNIX && !check_peer(socket.get(), 0).empty()) {
+      return log_.warn("a process of another user connected and was refused");
+    }
     auto guest = std::make_shared<Guest>(io_, std::move(socket), settings_);
     guests_.push_back(guest);
     limit(guest, settings_.handshake_timeout_ms);
@@ -175,12 +171,11 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     guest->deadline.async_wait([self = shared_from_this(), weak = std::weak_ptr(guest), ms](asio::error_code failure) {
       const auto late = weak.lock();
       if (failure || !late || late->deadline.expiry() > Clock::now()) return;
-      self->complain(fmt::format("a connection said nothing of use for {} ms", ms));
+      self->log_.warn(fmt::format("a connection said nothing of use for {} ms", ms));
       self->drop(*late);
     });
   }
 
-  // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them.
   enum class Room { kIfFull, kOne };  // kOne: drops one whatever the limits say
   // What has come is heard before anybody is dropped: the oldest silent one of the address that has most of them. So a
   // flood from one address pushes out its own connections.
@@ -196,12 +191,12 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     }
     const size_t known = guests_.size() - strangers;
     if (strangers >= (room == Room::kOne ? 1 : settings_.max_pending)) {
-      complain(
+      log_.warn(
           fmt::format("too many connections that have not said who they are; dropping the oldest from {}", *crowd));
       drop_first([&, address = *crowd](const Guest& guest) { return !guest.hello && guest.address == address; });
     }
     if (known >= settings_.max_known || (room == Room::kOne && strangers == 0)) {
-      complain("too many connections that have not finished their handshake; dropping the oldest");
+      log_.warn("too many connections that have not finished their handshake; dropping the oldest");
       drop_first([](const Guest& guest) { return guest.hello.has_value(); });
     }
   }
@@ -242,7 +237,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       }
       guest->received += static_cast<size_t>(moved);
       if (!guest->welcomed && !could_be_hello({guest->bytes.data(), guest->received})) {
-        complain("dropped a connection that does not speak Rondo");
+        log_.warn("dropped a connection that does not speak Rondo");
         drop(*guest);
         return Heard::kAll;
       }
@@ -256,7 +251,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   bool take_hello(const std::shared_ptr<Guest>& guest) {
     guest->hello = guest->handshake.hear({guest->bytes.data(), kHelloBytes});
     if (!guest->hello) {
-      complain("dropped a connection with a malformed hello");
+      log_.warn("dropped a connection with a malformed hello");
       drop(*guest);
       return false;
     }
@@ -287,7 +282,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   // False: it is over.
   bool take_confirmation(Guest& guest) {
     if (!guest.handshake.confirmed({guest.bytes.data(), kConfirmBytes})) {
-      complain("dropped a connection that replayed a rank's hello");
+      log_.warn("dropped a connection that replayed a rank's hello");
       drop(guest);
       return false;
     }
@@ -307,7 +302,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     if (done > 0) {
       hand_over(guest);
     } else {
-      complain(fmt::format("dropped a connection from {}: {}", guest.address, why));
+      log_.warn(fmt::format("dropped a connection from {}: {}", guest.address, why));
       drop(guest);
     }
     return Heard::kAll;
@@ -324,13 +319,13 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   // The answer is sent as well as it goes: the guest is dropped in any case.
   void refuse(Guest& guest, const Answer& answer) {
     if (answer.code == AnswerCode::kAuthFailed) {
-      complain(fmt::format("refused a connection from {} that does not know this job's secret ({})", guest.address,
-                           settings_.auth.secret_name()));
+      log_.warn(fmt::format("refused a connection from {} that does not know this job's secret ({})", guest.address,
+                            settings_.auth.secret_name()));
       if (settings_.on_wrong_secret) settings_.on_wrong_secret(guest.address);
     } else if (answer.code == AnswerCode::kForbidden) {  // a rank of this job, which reports it if it matters there
       settings_.logger.info(fmt::format("refused a connection of rank {}: {}", guest.hello->rank, answer.text));
     } else {
-      complain(fmt::format("refused a connection: {}", answer.text));
+      log_.warn(fmt::format("refused a connection: {}", answer.text));
     }
     send(guest, guest.handshake.answer(answer));
     ::shutdown(guest.socket.get(), SHUT_WR);
@@ -347,13 +342,6 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     guests_.remove_if([&](const auto& entry) { return entry.get() == &guest; });
   }
 
-  // Strangers can cause a line at any rate, so one in kStrangerLogInterval is written, with the count of the others.
-  void complain(const std::string& text) {
-    uint64_t suppressed = 0;
-    if (!strangers_.allow(RateLimit::Clock::now(), &suppressed)) return;
-    settings_.logger.warn(suppressed == 0 ? text : fmt::format("{} ({} more like it)", text, suppressed));
-  }
-
   asio::io_context& io_;
   Settings settings_;
   Judge judge_;
@@ -362,7 +350,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   std::vector<Endpoint> endpoints_;
   Guests guests_;
   DescriptorReserve reserve_;
-  RateLimit strangers_{kStrangerLogInterval};
+  StrangerLog log_;
   int refused_ = 0;  // by the system, in a row
   bool stopped_ = false;
 };

@@ -28,6 +28,7 @@
 #include "transport/tcp/descriptor_reserve.h"
 #include "transport/tcp/io_thread.h"
 #include "transport/tcp/socket_options.h"
+#include "transport/tcp/stranger_log.h"
 
 namespace rondo {
 namespace {
@@ -36,8 +37,6 @@ using Clock = std::chrono::steady_clock;
 
 // What is read at a time; also the most that a client can make the server hold beyond a request's own length.
 constexpr size_t kReadBytes = 16 * 1024;
-// One line about clients that misbehave in so long.
-constexpr auto kStrangerLogInterval = std::chrono::seconds(10);
 constexpr const char* kBroken = "it broke the protocol";
 // The map and all unfinished requests: a rank's card is a few kilobytes, and the table of all is written once more.
 constexpr size_t kBaseBytes = 16u << 20;
@@ -83,6 +82,7 @@ class StoreServer::Loop {
       : options_(std::move(options)),
         owner_(::getpid()),
         over_tcp_(options_.listener.address.family() != AF_UNIX),
+        log_(options_.log),
         thread_([this](const Error& error) { complain(error); }),
         reception_(
             thread_.context(), reception_settings(), [this](const Hello& hello) { return judge(hello); },
@@ -180,8 +180,8 @@ class StoreServer::Loop {
   // A connection whose handshake is over. From here on it has idle_ms for its first request.
   void admit(SecuredSocket socket) {
     if (clients_.size() >= max_clients()) {
-      log_stranger(fmt::format("there are {} clients already, which is more than a world of {} needs", clients_.size(),
-                               options_.world));
+      log_.warn(fmt::format("store: there are {} clients already, which is more than a world of {} needs",
+                            clients_.size(), options_.world));
       return;
     }
     if (over_tcp_) tune_control_socket(socket.socket.get(), options_.silence_ms);
@@ -209,7 +209,7 @@ class StoreServer::Loop {
 
   void complain(const Error& error) noexcept {
     try {
-      log_stranger(fmt::format("a request could not be served: {}", error.message));
+      log_.warn(fmt::format("store: a request could not be served: {}", error.message));
     } catch (const std::exception&) {
       // There is no memory for that either.
     }
@@ -223,7 +223,7 @@ class StoreServer::Loop {
     client->deadline.async_wait([this, client](asio::error_code error) {
       if (error || client->closed || !client->timed || client->deadline.expiry() > Clock::now()) return;
       serve(client, [&] {
-        log_stranger("a client fell silent, or does not take its answer");
+        log_.warn("store: a client fell silent, or does not take its answer");
         drop(client, "it fell silent, or does not take its answer");
       });
     });
@@ -260,7 +260,7 @@ class StoreServer::Loop {
       map_.put(key, value);
       return true;
     } catch (const Exception& full) {
-      log_stranger(full.what());
+      log_.warn(fmt::format("store: {}", full.what()));
       return false;
     }
   }
@@ -276,14 +276,6 @@ class StoreServer::Loop {
       }
     }
     waiting_.store(waiters_.size(), std::memory_order_relaxed);
-  }
-
-  // One line in kStrangerLogInterval, with the count of those left out.
-  void log_stranger(std::string_view what) {
-    uint64_t suppressed = 0;
-    if (!options_.log.shows(LogLevel::kWarn) || !stranger_log_.allow(Clock::now(), &suppressed)) return;
-    options_.log.warn(suppressed == 0 ? fmt::format("store: {}", what)
-                                      : fmt::format("store: {} ({} more like it)", what, suppressed));
   }
 
   // One wait for readability at a time, also while a get waits: the end of the connection must be seen then, too.
@@ -319,7 +311,7 @@ class StoreServer::Loop {
   // Opens the seal of what has come. Changed bytes end the connection: their order is lost.
   void take(const ClientPtr& client, std::string_view bytes) {
     if (!client->seal.open(bytes, client->input)) {
-      log_stranger("a client's bytes were changed on their way, and it was dropped");
+      log_.warn("store: a client's bytes were changed on their way, and it was dropped");
       drop(client, "its bytes were changed on their way");
     } else if (!client->timed) {
       start_deadline(client, options_.idle_ms);  // of a request behind a get that still waits
@@ -334,20 +326,20 @@ class StoreServer::Loop {
     if (input.size() < kFrameHeadBytes) return false;
     size_t body_bytes = decode_frame_head(input);
     if (body_bytes > kMaxRequestBodyBytes) {
-      log_stranger("a request of an impossible length was dropped");
+      log_.warn("store: a request of an impossible length was dropped");
       drop(client, kBroken);
       return false;
     }
     if (input.size() < kFrameHeadBytes + body_bytes) {
       if (unfinished_bytes() > memory_limit()) {
-        log_stranger("too much memory is taken by requests that are not complete; dropping one of them");
+        log_.warn("store: too much memory is taken by requests that are not complete; dropping one of them");
         drop(client, kBroken);
       }
       return false;
     }
     std::optional<StoreRequest> request = decode_request(std::string_view(input).substr(kFrameHeadBytes, body_bytes));
     if (!request) {
-      log_stranger("a malformed request was dropped");
+      log_.warn("store: a malformed request was dropped");
       drop(client, kBroken);
       return false;
     }
@@ -473,7 +465,7 @@ class StoreServer::Loop {
   std::atomic<bool> ended_{false};
   std::atomic<size_t> waiting_{0};  // waiters_
   StoreMap map_;
-  RateLimit stranger_log_{kStrangerLogInterval};
+  StrangerLog log_;
   IoThread thread_;
   Reception reception_;
   std::list<ClientPtr> clients_;

@@ -74,13 +74,6 @@ std::string ending(int number) {
   return fmt::format("its host, or the network to it, gives no sign of life ({})", std::strerror(number));
 }
 
-// The server's uid is checked too: another user could put a socket there first.
-bool served_by_same_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
-
 [[noreturn]] void refuse(std::string message) { throw Exception(ErrorCode::kBootstrap, std::move(message)); }
 
 // What waiting does not change.
@@ -154,8 +147,10 @@ bool StreamStore::try_connect(Deadline deadline, std::string* why) {
 // refuse() throws.
 bool StreamStore::shake_hands(Descriptor socket, const SocketAddress& address, Deadline deadline, std::string* why) {
   std::string where = address.text();
-  if (address.family() == AF_UNIX && !served_by_same_user(socket.get())) {
-    refuse(fmt::format("{} is served by another user's process", where));
+  if (address.family() == AF_UNIX) {  // another user could put a socket there first
+    if (const std::string stranger = check_peer(socket.get(), 0); !stranger.empty()) {
+      refuse(fmt::format("{} is served by another user's process: {}", where, stranger));
+    }
   }
   *why = fmt::format("{} accepted the connection, but did not answer", where);
   Hello hello;
