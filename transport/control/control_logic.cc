@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "ring/base/check.h"
+#include "transport/control/earlier.h"
 
 namespace rondo {
 namespace {
@@ -15,17 +16,6 @@ namespace {
 // once, and less than a megabyte.
 constexpr size_t kMaxEarly = 1024;
 constexpr size_t kMaxClosed = 4096;
-
-// The earliest time at which one of the machines is due; nullopt: none waits for a time.
-template <typename... Machine>
-std::optional<ControlLogic::Time> first_due(const Machine&... machines) {
-  std::optional<ControlLogic::Time> next;
-  const auto consider = [&](std::optional<ControlLogic::Time> due) {
-    if (due && (!next || *due < *next)) next = due;
-  };
-  (consider(machines.next_time()), ...);
-  return next;
-}
 
 // "; so do ranks 3, 5": all but the first.
 std::string others(const std::vector<Liveness::Silent>& ranks, const char* lead) {
@@ -37,7 +27,7 @@ std::string others(const std::vector<Liveness::Silent>& ranks, const char* lead)
 }  // namespace
 
 std::optional<ControlLogic::Time> ControlLogic::Communicator::next_time() const {
-  return first_due(life, inquiry, shrinking);
+  return earlier(life.next_time(), earlier(inquiry.next_time(), shrinking.next_time()));
 }
 
 ControlLogic::ControlLogic(ControlSettings settings)
@@ -47,11 +37,8 @@ ControlLogic::ControlLogic(ControlSettings settings)
       view_{settings_, departures_, liveness_, actions_} {}
 
 std::optional<ControlLogic::Time> ControlLogic::next_time() const {
-  std::optional<Time> next = first_due(departures_, liveness_);
-  for (const auto& [id, communicator] : communicators_) {
-    const auto due = communicator.next_time();
-    if (due && (!next || *due < *next)) next = due;
-  }
+  std::optional<Time> next = earlier(departures_.next_time(), liveness_.next_time());
+  for (const auto& [id, communicator] : communicators_) next = earlier(next, communicator.next_time());
   return next;
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "transport/control/earlier.h"
+
 namespace rondo {
 
 StartLogic::StartLogic(Settings settings) : settings_(std::move(settings)) {
@@ -96,7 +98,7 @@ void StartLogic::tick(Time now) {
 std::optional<StartLogic::Time> StartLogic::next_time() const {
   std::optional<Time> next;
   if (!losses_.empty()) next = losses_due_;
-  for (const auto& [peer, unreached] : unreached_) next = next ? std::min(*next, unreached.due) : unreached.due;
+  for (const auto& [peer, unreached] : unreached_) next = earlier(next, unreached.due);
   return next;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/control/earlier.h"
+
 namespace rondo {
 
 CommunicatorLife::CommunicatorLife(const MemberNames& members, const RankView& rank) : members_(members), rank_(rank) {
@@ -223,10 +225,9 @@ Error CommunicatorLife::link_error(const Suspicion& suspicion) const {
 
 std::optional<CommunicatorLife::Time> CommunicatorLife::next_time() const {
   std::optional<Time> next;
-  const auto consider = [&](Time time) { next = next ? std::min(*next, time) : time; };
-  if (!losses_.empty()) consider(losses_due_);
-  for (const Suspicion& suspicion : suspicions_) consider(suspicion.due);
-  for (const auto& [peer, due] : streams_due_) consider(due);
+  if (!losses_.empty()) next = losses_due_;
+  for (const Suspicion& suspicion : suspicions_) next = earlier(next, suspicion.due);
+  for (const auto& [peer, due] : streams_due_) next = earlier(next, due);
   return next;
 }
 

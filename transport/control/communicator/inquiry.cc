@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "transport/control/earlier.h"
+
 namespace rondo {
 namespace {
 
@@ -134,7 +136,7 @@ std::optional<Inquiry::Time> Inquiry::next_time() const {
   std::optional<Time> next;
   if (life_.failure()) return next;
   if (stall_ && stall_->blame_due >= 0) next = stall_->blame_due;
-  if (wait_) next = next ? std::min(*next, wait_->due) : wait_->due;
+  if (wait_) next = earlier(next, wait_->due);
   return next;
 }
 

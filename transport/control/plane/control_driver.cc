@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "transport/control/earlier.h"
+
 namespace rondo {
 
 ControlDriver::ControlDriver(IoThread& thread, const WakeEvent& wake, Handlers handlers)
@@ -95,9 +97,7 @@ void ControlDriver::arm_timer() {
   std::optional<ControlLogic::Time> next;
   {
     const Held state = hold();
-    next = state->logic->next_time();
-    const auto start = state->start ? state->start->next_time() : std::nullopt;
-    if (start) next = next ? std::min(*next, *start) : *start;
+    next = earlier(state->logic->next_time(), state->start ? state->start->next_time() : std::nullopt);
   }
   if (!next || (armed_for_ && *armed_for_ <= *next)) return;  // an early tick sets it anew
   armed_for_.reset();                                         // where there is no memory for it
