@@ -12,11 +12,6 @@
 namespace rondo {
 namespace {
 
-// Communicators that others have opened and this rank has not, or has closed already: more than a program opens at
-// once, and less than a megabyte.
-constexpr size_t kMaxEarly = 1024;
-constexpr size_t kMaxClosed = 4096;
-
 // "; so do ranks 3, 5": all but the first.
 std::string others(const std::vector<Liveness::Silent>& ranks, const char* lead) {
   std::vector<int> rest;
@@ -48,11 +43,7 @@ void ControlLogic::open(Time now, uint64_t communicator, std::vector<int> member
   RONDO_CHECK(find(communicator) == nullptr, "a communicator is opened once");
   CommunicatorLife& life =
       communicators_.try_emplace(communicator, communicator, std::move(members), view_).first->second.life;
-  Early before;
-  if (const auto found = early_.find(communicator); found != early_.end()) {
-    before = std::move(found->second);
-    early_.erase(found);
-  }
+  const Early before = early_.take(communicator);
   // The order is that in which the events came about: a death, the abort that it caused, and then the goodbyes of
   // members that gave up, which would otherwise be taken for the cause.
   life.given_up();
@@ -87,10 +78,6 @@ void ControlLogic::forget(uint64_t communicator) {
   if (ended == nullptr) return;
   closed_[communicator] = {ended->life.failure(), ended->life.stage(), ended->shrinking.decision()};
   communicators_.erase(communicator);
-  closed_order_.push_back(communicator);
-  if (closed_order_.size() <= kMaxClosed) return;
-  closed_.erase(closed_order_.front());
-  closed_order_.pop_front();
 }
 
 void ControlLogic::stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask) {
@@ -155,13 +142,13 @@ void ControlLogic::receive(Time now, int from, const ControlBody& body) {
 // told again.
 void ControlLogic::query(int from, const QueryMessage& question, const CallState& own) {
   const Communicator* open = find(question.communicator);
-  const auto closed = closed_.find(question.communicator);
+  const Closed* closed = closed_.find(question.communicator);
   std::optional<Error> failure;
   Stage stage = Stage::kMaking;
   if (open != nullptr) {
     failure = open->life.failure(), stage = open->life.stage();
-  } else if (closed != closed_.end()) {
-    failure = closed->second.failure, stage = closed->second.stage;
+  } else if (closed != nullptr) {
+    failure = closed->failure, stage = closed->stage;
   }
   if (failure) {
     actions_.emplace_back(control::Send{from, AbortMessage{question.communicator, stage, *failure}});
@@ -229,14 +216,14 @@ void ControlLogic::on(Time, int, const BlameMessage& message) {
 // none.
 void ControlLogic::on(Time now, int from, const MembershipMessage& message) {
   if (Communicator* open = find(message.communicator)) return open->shrinking.receive(now, from, message);
-  const auto closed = closed_.find(message.communicator);
-  if (closed == closed_.end() || !closed->second.decision) return;
+  const Closed* closed = closed_.find(message.communicator);
+  if (closed == nullptr || !closed->decision) return;
   using Kind = MembershipMessage::Kind;
   if (message.kind != Kind::kJoin && message.kind != Kind::kPrepare && message.kind != Kind::kPropose) return;
   MembershipMessage answer;
   answer.communicator = message.communicator;
   answer.kind = Kind::kDecided;
-  answer.value = *closed->second.decision;
+  answer.value = *closed->decision;
   actions_.emplace_back(control::Send{from, std::move(answer)});
 }
 
@@ -279,18 +266,10 @@ Shrunk ControlLogic::shrunk(uint64_t communicator) const {
 
 // --- parts
 
-// nullptr: it is closed, so what comes is late. Beyond kMaxEarly the oldest is forgotten: this rank then learns of a
-// lost abort by its own question (query()).
+// nullptr: it is closed, so what comes is late. Where the oldest is forgotten this rank learns of a lost abort by its
+// own question (query()).
 ControlLogic::Early* ControlLogic::early(uint64_t communicator) {
-  if (closed_.count(communicator)) return nullptr;
-  const auto found = early_.find(communicator);
-  if (found != early_.end()) return &found->second;
-  early_order_.push_back(communicator);
-  while (early_order_.size() > kMaxEarly) {
-    early_.erase(early_order_.front());
-    early_order_.pop_front();
-  }
-  return &early_[communicator];
+  return closed_.has(communicator) ? nullptr : &early_[communicator];
 }
 
 // All communicators hear of a departure before the next one.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/newest.h"
 #include "rondo/error.h"
 #include "transport/control/communicator/communicator_life.h"
 #include "transport/control/communicator/inquiry.h"
@@ -67,7 +67,7 @@ class ControlLogic {
   void decline(uint64_t communicator, const std::vector<int>& members, const Error& error);
   // CommunicatorLife::close(). False: it is not open, or was closed before.
   bool close(uint64_t communicator, uint64_t last_sequence, const std::set<int>& streams);
-  // The end of close(): nothing more happens to this communicator. The newest kMaxClosed are remembered.
+  // The end of close(): nothing more happens to this communicator. The newest ones are remembered.
   void forget(uint64_t communicator);
   // Fabric::stalled(). own: what this rank does, asked of the engine without the owner's lock.
   void stalled(Time now, uint64_t communicator, uint64_t sequence, const CallState& own, Ask ask = Ask::kInTurn);
@@ -142,10 +142,9 @@ class ControlLogic {
   Departures departures_;
   const RankView view_;  // of those above
   std::map<uint64_t, Communicator> communicators_;
-  // By communicator. early_order_ keeps an id that was opened meanwhile until it reaches the front.
-  std::map<uint64_t, Early> early_;
-  std::deque<uint64_t> early_order_, closed_order_;
-  std::map<uint64_t, Closed> closed_;
+  // By communicator: more than a program opens at once, and less than a megabyte.
+  Newest<Early> early_{1024};
+  Newest<Closed> closed_{4096};
 };
 
 }  // namespace rondo

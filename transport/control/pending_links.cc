@@ -3,16 +3,10 @@
 #include "ring/base/check.h"
 
 namespace rondo {
-namespace {
-
-// Ids of closed communicators that are remembered, to refuse what comes late.
-constexpr size_t kMaxClosed = 4096;
-
-}  // namespace
 
 // A second wish, and one for a link whose sockets are coming already, bring nothing about.
 bool PendingLinks::want(const LinkName& name) {
-  if (closed_.count(name.communicator)) return false;
+  if (closed_.has(name.communicator)) return false;
   if (!open_.count(name.communicator) && !entries_.count(name)) {
     if (!has_early_room(name.peer)) return false;
     count_early(name.peer, needed(name.kind));
@@ -25,7 +19,7 @@ bool PendingLinks::want(const LinkName& name) {
 
 // kNo is final: no such connection, one that is there already, or a communicator that is closed.
 PendingLinks::Fit PendingLinks::fits(const LinkName& name, uint32_t index) const {
-  if (index >= needed(name.kind) || closed_.count(name.communicator)) return Fit::kNo;
+  if (index >= needed(name.kind) || closed_.has(name.communicator)) return Fit::kNo;
   const auto found = entries_.find(name);
   if (found != entries_.end()) {
     const Entry& entry = found->second;
@@ -108,11 +102,7 @@ bool PendingLinks::close(uint64_t communicator) {
   if (open_.erase(communicator) == 0) uncount_early_of(communicator);
   auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
   while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
-  if (closed_.insert(communicator).second) closed_order_.push_back(communicator);
-  if (closed_order_.size() > kMaxClosed) {
-    closed_.erase(closed_order_.front());
-    closed_order_.pop_front();
-  }
+  closed_[communicator] = true;
   return entries_.size() < before;
 }
 

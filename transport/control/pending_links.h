@@ -3,13 +3,13 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "ring/base/newest.h"
 #include "transport/hello/secured_socket.h"
 
 namespace rondo {
@@ -84,9 +84,7 @@ class PendingLinks {
   std::map<int, size_t> early_of_;  // by peer; none is 0
   std::map<LinkName, Entry> entries_;
   std::set<uint64_t> open_;
-  // The newest kMaxClosed; closed_order_ has them oldest first.
-  std::set<uint64_t> closed_;
-  std::deque<uint64_t> closed_order_;
+  Newest<bool> closed_{4096};  // what comes late is refused
 };
 
 }  // namespace rondo

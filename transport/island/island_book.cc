@@ -7,7 +7,7 @@ namespace rondo {
 IslandBook::Group* IslandBook::mentioned(uint64_t communicator) {
   const auto found = groups_.find(communicator);
   if (found != groups_.end()) return &found->second;
-  if (closed_.count(communicator) != 0 || early_ == kMaxEarly) return nullptr;
+  if (closed_.has(communicator) || early_ == kMaxEarly) return nullptr;
   ++early_;
   return &groups_[communicator];
 }
@@ -39,11 +39,7 @@ IslandBook::Group IslandBook::close(uint64_t communicator) {
     closed = std::move(found->second);
     groups_.erase(found);
   }
-  if (!closed_.insert(communicator).second) return closed;
-  closed_order_.push_back(communicator);
-  if (closed_order_.size() <= kMaxClosed) return closed;
-  closed_.erase(closed_order_.front());
-  closed_order_.pop_front();
+  closed_[communicator] = true;
   return closed;
 }
 

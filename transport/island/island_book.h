@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ring/base/newest.h"
 #include "transport/bell.h"
 #include "transport/doorbell.h"
 #include "transport/fabric.h"
@@ -73,14 +74,11 @@ class IslandBook {
  private:
   // Communicators that peers have opened and this rank has not: a rank is rarely more than one behind.
   static constexpr size_t kMaxEarly = 4096;
-  // Remembered, so that a late frame about them is not taken for an early one.
-  static constexpr size_t kMaxClosed = 1024;
 
   std::map<uint64_t, Group> groups_;
   // Groups that are not open.
   size_t early_ = 0;
-  std::set<uint64_t> closed_;
-  std::deque<uint64_t> closed_order_;
+  Newest<bool> closed_{1024};  // a late frame about them is not taken for an early one
 };
 
 }  // namespace rondo
