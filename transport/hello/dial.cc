@@ -70,12 +70,13 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     attempted_ = Clock::now();
     const Endpoint& endpoint = order_.endpoints[next_ % order_.endpoints.size()];
     try {
-      const auto target = asio_endpoint(endpoint);
-      socket_ = std::make_unique<AsioSocket>(io_, make_socket(target));
+      const SocketAddress target = numeric_address(endpoint.address, endpoint.port);
+      Descriptor socket = stream_socket(target.family());
+      if (!socket.valid()) throw Exception(system_error("making a socket", errno));
+      socket_ = std::make_unique<AsioSocket>(io_, std::move(socket));
       set_buffers(socket_->get(), order_.tuning);
       if (!carries_data()) tune_control_socket(socket_->get(), order_.tuning.silence_ms);
-      if (::connect(socket_->get(), target.data(), static_cast<socklen_t>(target.size())) != 0 &&
-          errno != EINPROGRESS && errno != EINTR) {
+      if (::connect(socket_->get(), target.get(), target.size) != 0 && errno != EINPROGRESS && errno != EINTR) {
         return failed(errno);
       }
       from_ = bound_address(socket_->get()).host();

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <cerrno>
 #include <cstddef>
@@ -15,9 +14,6 @@
 #include <utility>
 
 #include "ring/base/descriptor.h"
-#include "ring/base/system_error.h"
-#include "rondo/error.h"
-#include "transport/tcp/endpoint.h"
 
 namespace rondo {
 
@@ -31,9 +27,8 @@ class AsioSocket {
 
   int get() const { return socket_.get(); }
   bool valid() const { return socket_.valid(); }
-  // `handler(asio::error_code)` runs on the I/O thread; with an error after cancel(), detach() or destruction.
-  template <typename Handler>
   // `handler(asio::error_code)` runs on the I/O thread, once; with an error after detach() or destruction.
+  template <typename Handler>
   void when_readable(Handler&& handler) {
     watch_.async_wait(asio::posix::stream_descriptor::wait_read, std::forward<Handler>(handler));
   }
@@ -52,24 +47,6 @@ class AsioSocket {
   Descriptor socket_;
   asio::posix::stream_descriptor watch_;
 };
-
-// Numbers only: resolving a name would block the I/O thread.
-inline asio::ip::tcp::endpoint asio_endpoint(const Endpoint& endpoint) {
-  asio::error_code failure;
-  const asio::ip::address address = asio::ip::make_address(endpoint.address, failure);
-  if (failure) {
-    throw Exception(ErrorCode::kNetwork, "\"" + endpoint.address + "\" is no numeric address");
-  }
-  return {address, endpoint.port};
-}
-
-// A non-blocking stream socket of the endpoint's family. Throws Exception(kSystem).
-inline Descriptor make_socket(const asio::ip::tcp::endpoint& endpoint) {
-  Descriptor socket(
-      [&] { return ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
-  if (!socket.valid()) throw Exception(system_error("making a socket", errno));
-  return socket;
-}
 
 // Reads at most `size` bytes once. >0: that many; 0: none now; -1: the end, with `why` in words, and the system's
 // number of it, if it is asked for; 0: the peer has closed the connection.

@@ -166,6 +166,16 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Store
 
 bool is_number(const std::string& host) { return look_up(host, AI_NUMERICHOST).failure == 0; }
 
+SocketAddress numeric_address(const std::string& host, uint16_t port) {
+  const FoundAddresses found = look_up(host, AI_NUMERICHOST);
+  if (found.addresses.empty()) {
+    throw Exception(ErrorCode::kNetwork, fmt::format("{} is no numeric address", json_text(host)));
+  }
+  SocketAddress address = found.addresses.front();
+  address.set_port(port);
+  return address;
+}
+
 // A relative path would depend on the process's folder, and an empty first byte would be an abstract name.
 SocketAddress unix_address(const std::string& path) {
   SocketAddress address;
@@ -221,9 +231,13 @@ std::string check_peer(int socket, pid_t expected) {
 
 pid_t peer_pid(int socket) { return credentials(socket).pid; }
 
+Descriptor stream_socket(int family) {
+  return Descriptor([family] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+}
+
 // The socket stays non-blocking, so poll() bounds the time to connect; the kernel's own limit is minutes.
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline) {
-  Descriptor socket([&] { return ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+  Descriptor socket = stream_socket(address.family());
   if (!socket.valid()) return socket;
   int failure = ::connect(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
   if (failure == EINPROGRESS || failure == EINTR) {
@@ -248,7 +262,7 @@ Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline
 
 // The backlog is the system's maximum: all ranks of a job may connect at once.
 Descriptor listen_socket(const SocketAddress& address, SocketAddress* bound, const SocketTuning& tuning) {
-  Descriptor socket([&] { return ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+  Descriptor socket = stream_socket(address.family());
   if (!socket.valid()) return socket;
   int on = 1, off = 0;
   // Without it, connections of an earlier run in TIME_WAIT would keep the port for a minute.

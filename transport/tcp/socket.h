@@ -40,6 +40,8 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port,
                                    Store::Deadline deadline = Store::Deadline::max());
 // It is an address in figures, and no name.
 bool is_number(const std::string& host);
+// Of figures, without blocking. Throws Exception(kNetwork) for a name.
+SocketAddress numeric_address(const std::string& host, uint16_t port);
 // Throws Exception(kInvalid) if the path does not fit a socket address (107 bytes).
 SocketAddress unix_address(const std::string& path);
 
@@ -60,7 +62,9 @@ std::string peer_host(int socket);
 std::string check_peer(int socket, pid_t expected);
 pid_t peer_pid(int socket);
 
-// Connects, non-blocking and close-on-exec; invalid at failure or deadline, errno then says why.
+// Non-blocking and close-on-exec, not connected; invalid at failure, errno then says why.
+Descriptor stream_socket(int family);
+// Connects one; invalid at failure or deadline, errno then says why.
 Descriptor connect_socket(const SocketAddress& address, Store::Deadline deadline);
 
 // A non-blocking, close-on-exec listening socket (SO_REUSEADDR; IPv6 wildcard is dual-stack); invalid at failure, errno
