@@ -13,7 +13,7 @@ namespace rondo {
 // The first 256 bytes of every connection, in both directions: the dialer's Hello, then the acceptor's Answer.
 // handshake.h says what they prove. docs/wire.md has the byte tables; all numbers are little-endian.
 
-inline constexpr uint16_t kWireVersion = 17;
+inline constexpr uint16_t kWireVersion = 18;
 // Sizes on the wire, in bytes. Magic and version keep their places in every version.
 inline constexpr size_t kHelloBytes = 256;
 inline constexpr size_t kAnswerBytes = 256;
