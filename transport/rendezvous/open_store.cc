@@ -76,13 +76,23 @@ std::string serving_host(const RendezvousUrl& url, const Launch& launch, const C
   return url.host;
 }
 
+// The store's name in messages: without the key of a unique id.
+std::string name_of(const RendezvousUrl& url) {
+  if (url.kind == Kind::kUnix) return "unix://" + url.path;
+  if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
+  if (url.kind == Kind::kFile) return "file://" + url.path;
+  return tcp_url(url.host, url.port);
+}
+
 // Without a permission to listen beyond loopback rank 0 serves there only, or, where there are known to be several
 // hosts, not at all: a rank that would wait for it in vain says why.
 void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Config& config, Store::Deadline deadline) {
-  if (url.kind != Kind::kTcp || launch.one_host || exposure_of(config, launch.secret) != Exposure::kLoopback) return;
+  if (launch.one_host || exposure_of(config, launch.secret) != Exposure::kLoopback) return;
   const bool unknown = hosts_unknown(launch);
+  if (url.kind == Kind::kFile ? unknown : url.kind != Kind::kTcp) return;  // the file says more (addresses_in_file())
   try {
-    if (unknown ? names_this_machine(url.host, deadline) : is_loopback_host(url.host, deadline)) return;
+    const bool tcp = url.kind == Kind::kTcp;
+    if (tcp && (unknown ? names_this_machine(url.host, deadline) : is_loopback_host(url.host, deadline))) return;
   } catch (const Exception& e) {
     if (e.code() == ErrorCode::kNetwork) return;  // it may become known while the job starts
     throw;
@@ -93,7 +103,7 @@ void refuse_other_host(const RendezvousUrl& url, const Launch& launch, const Con
                   "connect: set RONDO_SECRET_FILE to a file that only you can read, the same on every "
                   "host, or RONDO_INSECURE=1 if the network is trusted",
                   launch.place.rank, unknown ? "is not on the host of" : "belongs to a job of several hosts around",
-                  tcp_url(url.host, url.port)));
+                  name_of(url)));
 }
 
 // Called where rank 0 could not listen. Asks the one that listens there, and throws what it answers: it is another rank
@@ -108,14 +118,6 @@ void ask_occupant(const RendezvousUrl& url, const Launch& launch, const Config& 
   } catch (const Exception& failure) {
     if (failure.code() != ErrorCode::kTimeout) throw;
   }
-}
-
-// The store's name in messages: without the key of a unique id.
-std::string name_of(const RendezvousUrl& url) {
-  if (url.kind == Kind::kUnix) return "unix://" + url.path;
-  if (url.kind == Kind::kUnique) return fmt::format("{} (a unique id)", tcp_url(url.host, url.port));
-  if (url.kind == Kind::kFile) return "file://" + url.path;
-  return tcp_url(url.host, url.port);
 }
 
 // For a message.

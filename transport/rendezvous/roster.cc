@@ -123,7 +123,7 @@ void fields(Fields& bytes, Table& table) {
                        [&bytes](std::string& card) { bytes.text<uint32_t>(card, kMaxCardBytes); });
 }
 
-// In the stores that see the end of their clients. A program's own store and a file do not.
+// In the stores that see the end of their clients. A program's own store does not.
 void leave_will(Store& store, const std::string& key, std::string_view value, Store::Deadline deadline) {
   if (auto* stream = dynamic_cast<StreamStore*>(&store)) stream->leave_will(key, value, deadline);
 }
@@ -340,6 +340,7 @@ class RosterExchange {
         next_publish = now + kPublishInterval;
         log_refusal();
       }
+      if (now >= deadline_ && !looks) continue;
       if (now >= deadline_) fail(missing);
       log_missing(missing);
       const auto pause = cancelled_ ? kHopePause : kVerdictPause;
