@@ -107,7 +107,9 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
   test::Folder folder;
   std::string unique = str(getpid());
   std::map<std::string, Launcher> launchers;
-  launchers["environment"] = plain(folder);
+  launchers["environment"] = [port = str(testing::free_port())](int r, int n) {
+    return Variables{{"RANK", str(r)}, {"WORLD_SIZE", str(n)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
+  };
   launchers["file"] = at("file://" + folder.path("file"));
   launchers["unix"] = at("unix://" + folder.path("socket"));
   launchers["torchrun"] = [&](int r, int n) {
