@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rondo {
@@ -60,11 +61,11 @@ TEST_CASE("fields: bytes that are cut, too many, or of no value that is written 
   const std::string good = encoded(Sample{});
   for (size_t size = 0; size < good.size(); ++size) CHECK_FALSE(decoded<Sample>(good.substr(0, size)));
   CHECK_FALSE(decoded<Sample>(good + "x"));
-  for (const auto& [place, value] : std::vector<std::pair<size_t, char>>{
+  for (const auto& change : std::vector<std::pair<size_t, char>>{
            {0, 'N'}, {kYes, 2}, {kBits, 4}, {kKind, 0}, {kKind, 3}, {kTextBytes, 5}, {kPadding, 1}, {kCount, 4}}) {
-    CAPTURE(place);
+    CAPTURE(change.first);
     std::string bad = good;
-    bad[place] = value;
+    bad[change.first] = change.second;
     CHECK_FALSE(decoded<Sample>(bad));
   }
 }

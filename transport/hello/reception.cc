@@ -153,7 +153,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   // Room is made before the new one is a guest, so that it cannot be the one that is dropped.
   void admit(Descriptor socket) {
     if (guests_.size() >= std::min(settings_.max_pending, settings_.max_known)) make_room(Room::kIfFull);
-    // Of TCP only the job's secret can tell.
+    // Who is at the other end of TCP, only the job's secret can tell.
     if (peer_address(socket.get()).family() == AF_UNIX && !check_peer(socket.get(), 0).empty()) {
       return log_.warn("a process of another user connected and was refused");
     }

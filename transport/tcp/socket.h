@@ -40,7 +40,7 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port,
                                    Store::Deadline deadline = Store::Deadline::max());
 // It is an address in figures, and no name.
 bool is_number(const std::string& host);
-// Of figures, without blocking. Throws Exception(kNetwork) for a name.
+// The address in figures, without blocking. Throws Exception(kNetwork) for a name.
 SocketAddress numeric_address(const std::string& host, uint16_t port);
 // Throws Exception(kInvalid) if the path does not fit a socket address (107 bytes).
 SocketAddress unix_address(const std::string& path);

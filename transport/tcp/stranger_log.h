@@ -1,7 +1,5 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -20,7 +18,7 @@ class StrangerLog {
   void warn(const std::string& text) {
     uint64_t suppressed = 0;
     if (!limit_.allow(RateLimit::Clock::now(), &suppressed)) return;
-    logger_.warn(suppressed == 0 ? text : fmt::format("{} ({} more like it)", text, suppressed));
+    logger_.warn(suppressed == 0 ? text : text + " (" + std::to_string(suppressed) + " more like it)");
   }
 
  private:
