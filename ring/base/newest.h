@@ -25,7 +25,7 @@ class Newest {
     const auto [place, added] = values_.try_emplace(id);
     if (added) order_.push_back(id);
     if (order_.size() > most_) {
-      if (order_.front() != id) values_.erase(order_.front());  // nothing, where that was taken
+      values_.erase(order_.front());
       order_.pop_front();
     }
     return place->second;
@@ -36,13 +36,14 @@ class Newest {
     if (found == values_.end()) return {};
     Value taken = std::move(found->second);
     values_.erase(found);
+    std::erase(order_, id);
     return taken;
   }
 
  private:
   const size_t most_;
   std::map<uint64_t, Value> values_;
-  std::deque<uint64_t> order_;  // oldest first; one that was taken stays here until it is the oldest
+  std::deque<uint64_t> order_;  // the same ids, oldest first
 };
 
 }  // namespace rondo
