@@ -77,9 +77,8 @@ class Fields {
   Fields& list(std::vector<Element>& elements, size_t most, const Each& each) {
     auto count = static_cast<Count>(std::min(elements.size(), most));
     one(count);
-    require(count <= most);
-    elements.resize(count <= rest_.size() || !reads_ ? count : 0);  // an element has a byte at least
-    require(elements.size() == count);
+    require(count <= most && (!reads_ || count <= rest_.size()));  // an element has a byte at least
+    elements.resize(ok_ || !reads_ ? count : 0);
     for (Element& element : elements) each(element);
     return *this;
   }

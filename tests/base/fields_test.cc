@@ -80,12 +80,15 @@ TEST_CASE("fields: what exceeds its bound is cut when it is written") {
   CHECK(back->list.size() == 3);
 }
 
-TEST_CASE("fields: a number of elements beyond the bytes that have come makes none of them") {
-  Fields bytes(std::string_view("\xff\xff\xff\x7f\0\0", 6));
-  std::vector<Inner> list;
-  bytes.list<uint32_t>(list, SIZE_MAX, [&bytes](Inner& inner) { bytes(inner); });
-  CHECK_FALSE(bytes.ok());
-  CHECK(list.empty());
+TEST_CASE("fields: a number of elements beyond the bound or the bytes that have come makes none of them") {
+  for (const auto& [come, most] : {std::pair(std::string("\xff\xff\xff\x7f\0\0", 6), SIZE_MAX),
+                                   std::pair(std::string("\3\0\0\0\1\0\2\0\3\0", 10), size_t{2})}) {
+    Fields bytes(come);
+    std::vector<Inner> list;
+    bytes.list<uint32_t>(list, most, [&bytes](Inner& inner) { bytes(inner); });
+    CHECK_FALSE(bytes.ok());
+    CHECK(list.empty());
+  }
 }
 
 }  // namespace
