@@ -1,6 +1,7 @@
 #include "transport/rendezvous/meeting_file.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "ring/base/descriptor.h"
 #include "ring/base/file_text.h"
 #include "rondo/error.h"
 #include "tests/rendezvous/test_jobs.h"
@@ -52,6 +54,23 @@ TEST_CASE("meeting file: what a process that was killed has left says nothing, a
   REQUIRE(file.lock(soon()));
   file.say("next");
   CHECK(said_in_file(path) == "next");
+}
+
+TEST_CASE("meeting file: what was left is not the word of a rank 0 that has locked the file and not yet written") {
+  const test::Folder folder;
+  const std::string path = folder.path("f"), left = folder.path("left");
+  MeetingFile file(path);
+  REQUIRE(file.lock(soon()));
+  file.say("left");
+  std::filesystem::copy_file(path, left);
+  const Descriptor next(::open(left.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock first_byte {};
+  first_byte.l_type = F_WRLCK;
+  first_byte.l_whence = SEEK_SET;
+  first_byte.l_len = 1;
+  REQUIRE(::fcntl(next.get(), F_OFD_SETLK, &first_byte) == 0);
+  CHECK_FALSE(MeetingFile(left).lock(in_ms(0)));
+  CHECK(said_in_file(left) == "");
 }
 
 TEST_CASE("meeting file: a second rank 0 has the file once the first lets go of it, and not before") {
@@ -99,15 +118,15 @@ TEST_CASE("meeting file: other files, links and directories are refused and left
     return testing::error_of([&] { MeetingFile file(path); }).message + "; " +
            testing::error_of([&] { said_in_file(path); }).message;
   };
-  CHECK(refusals(letter) ==
-        "the meeting file " + letter + " cannot be used: it holds something else; Rondo leaves it alone; " +
-            "the meeting file " + letter + " cannot be used: it holds something else; Rondo leaves it alone");
+  const std::string refusal = "the meeting file " + letter +
+                              " cannot be used: it holds something else; Rondo leaves it alone; set "
+                              "RONDO_RENDEZVOUS=file:///path to another one, equal on all ranks";
+  CHECK(refusals(letter) == refusal + "; " + refusal);
   CHECK(file_text(letter) == "dear reader");
-  for (const std::string& path : {folder.path("link"), folder.path("")}) {
+  for (const std::string& path : {folder.path("link"), folder.path(""), folder.path("no/such/folder")}) {
     CHECK(testing::code_of([&] { MeetingFile file(path); }) == ErrorCode::kBootstrap);
     CHECK(testing::code_of([&] { said_in_file(path); }) == ErrorCode::kBootstrap);
   }
-  CHECK(testing::code_of([&] { MeetingFile file(folder.path("no/such/folder")); }) == ErrorCode::kBootstrap);
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ class MeetingFile {
   bool locked_ = false;
 };
 
-// What a living rank 0 has said; "": nothing yet. Throws as MeetingFile's constructor.
+// What a living rank 0 has said; "": nothing yet. Throws as MeetingFile's constructor, also where the folder is
+// missing.
 std::string said_in_file(const std::string& path);
 
 }  // namespace rondo
