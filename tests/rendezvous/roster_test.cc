@@ -147,55 +147,44 @@ TEST_CASE(
   }
 }
 
-// Counts the requests of one rank, and puts "waits for <key>" for each key that it waits for.
-class CountedStore : public Store {
- public:
-  explicit CountedStore(Store& store) : store_(store) {}
-  int requests() const { return requests_; }
-
-  void put(std::string_view key, std::string_view value, Deadline deadline) override {
-    counted().put(key, value, deadline);
-  }
-  std::string get(std::string_view key, Deadline deadline) override {
-    store_.put(fmt::format("waits for {}", key), "", deadline);
-    return counted().get(key, deadline);
-  }
-  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override {
-    return counted().try_get(key, deadline);
-  }
-  int64_t add(std::string_view key, int64_t amount, Deadline deadline) override {
-    return counted().add(key, amount, deadline);
-  }
-  std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
-                          Deadline deadline) override {
-    return counted().compare_set(key, expected, desired, deadline);
-  }
-  bool remove(std::string_view key, Deadline deadline) override { return counted().remove(key, deadline); }
-
- private:
-  Store& counted() {
-    ++requests_;
-    return store_;
-  }
-
-  Store& store_;
-  std::atomic<int> requests_{0};
-};
-
 // Looking for all that are missing whenever one has come took 2,016 requests here, half the square of the world.
 TEST_CASE("roster: rank 0 asks for each card once, and for all that are missing twice a second, in whatever order") {
   constexpr int kWorld = 64, kLookMs = 500;
   MemoryStore store;
-  CountedStore counted(store);
+  std::atomic<int> requests{0};
+  Seen of_rank_0(store, [&](std::string_view key, bool waits) {
+    ++requests;
+    if (waits) store.put(fmt::format("waits for {}", key), "", soon());
+  });
   const auto start = std::chrono::steady_clock::now();
   run_in_threads(kWorld, [&](int rank) {
     // The lowest that is missing comes next.
     if (rank > 0) store.get(fmt::format("waits for roster/card/{}", rank), in_ms(20'000));
-    exchange(rank == 0 ? static_cast<Store&>(counted) : store, rank, kWorld, card_of(rank), in_ms(20'000));
+    exchange(rank == 0 ? static_cast<Store&>(of_rank_0) : store, rank, kWorld, card_of(rank), in_ms(20'000));
   });
   const auto took = std::chrono::steady_clock::now() - start;
   const auto looks = 1 + std::chrono::duration_cast<std::chrono::milliseconds>(took).count() / kLookMs;
-  CHECK(counted.requests() <= 2 * kWorld + looks * (kWorld + 4));
+  CHECK(requests <= 2 * kWorld + looks * (kWorld + 4));
+}
+
+// Rank 0 has looked for all before rank 2 comes, and waits for rank 1, which declines.
+TEST_CASE("roster: rank 0 serves until those that have come since its last look know why another cannot start") {
+  MemoryStore store;
+  Seen of_rank_0(store, [&](std::string_view, bool waits) {
+    if (waits) store.put("rank 0 waits", "", soon());
+  });
+  auto zero = std::async(std::launch::async, [&] { return exchange(of_rank_0, 0, 3, "card", soon()).error; });
+  std::atomic<bool> left_alone{false};
+  Seen of_rank_2(store, [&](std::string_view key, bool) {  // it has the verdict, and has not acknowledged it
+    if (key == "roster/refused") left_alone = zero.wait_for(200ms) == std::future_status::ready;
+  });
+  store.get("rank 0 waits", soon());
+  auto two = std::async(std::launch::async, [&] { return exchange(of_rank_2, 2, 3, "card", soon()).error; });
+  store.get("roster/card/2", soon());
+  decline_roster(store, 1, 3, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
+  CHECK(two.get().message.find("rank 1 cannot start: ") == 0);
+  CHECK_FALSE(left_alone);
+  CHECK(zero.get().ranks == std::vector<int>{1});
 }
 
 TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does not come is named") {

@@ -43,7 +43,7 @@ constexpr auto kGoodbyeLimit = std::chrono::seconds(5);
 // All are through within this, as a rule; after it every pause asks whether there is hope.
 constexpr auto kUsualGoodbye = std::chrono::milliseconds(200);
 constexpr auto kHopePause = std::chrono::milliseconds(50);
-// How often rank 0 looks whether a rank that has come was lost, and who has come besides the lowest one missing.
+// How often rank 0 looks whether a rank that has come was lost, and which ranks have come besides the lowest missing.
 constexpr auto kVerdictPause = std::chrono::milliseconds(500);
 // Between two looks of rank 0 whether all have heard a bad end.
 constexpr auto kAcknowledgePause = std::chrono::milliseconds(2);
@@ -324,6 +324,7 @@ class RosterExchange {
         if (std::string why = cancelled_(); !why.empty()) declined_ = std::move(why), declined_by_ = 0;
       }
       if (declined_) {
+        if (!looks) look(&missing);  // who has come since the last look is to hear it, too
         tell(fmt::format("declined {} {}", declined_by_, *declined_), present(missing));
         throw_declined(declined_by_, *declined_);
       }
