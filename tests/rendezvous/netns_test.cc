@@ -21,10 +21,12 @@
 #include "rondo/unique_id.h"
 #include "tests/rendezvous/test_jobs.h"
 #include "tests/support/child.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/rank_group.h"
 #include "tests/support/temp_folder.h"
 #include "transport/rendezvous/address.h"
 #include "transport/rendezvous/launch.h"
+#include "transport/rendezvous/meeting_file.h"
 
 namespace rondo {
 namespace {
@@ -203,6 +205,31 @@ std::string unique_id_at(const std::string& host) {
     return UniqueIdServer(host).id();
   } catch (const Exception& e) {
     return std::string(error_code_name(e.code())) + ": " + e.what();
+  }
+}
+
+TEST_CASE("netns: ranks of two hosts that have a secret meet by a shared file, at a port of the range") {
+  const testing::Namespaces hosts;
+  const testing::TempFolder folder;
+  const std::string path = folder.path("meeting");
+  for (const bool known : {false, true}) {
+    CAPTURE(known);
+    CHECK(testing::run_bare_processes(2, std::chrono::seconds(30), [&](int rank) {
+            hosts.enter(rank);
+            Launch launch = test::launch(rank, 2, "file://" + path);
+            launch.one_host = false;
+            launch.place = known ? Place{rank, 2, 0, 1, rank, 2} : Place{rank, 2, -1, -1, -1, -1};
+            launch.secret = {Secret::Source::kFile, std::string(32, 'x'), "a file"};
+            Config config;
+            config.data_ports = "21300-21301";
+            const auto store = open_store(launch, config, test::soon());
+            if (rank == 0) {
+              testing::expect(said_in_file(path).ends_with(" tcp://10.77.0.1:21300"), said_in_file(path));
+              store->get("here", test::soon());
+            } else {
+              store->put("here", "1", test::soon());
+            }
+          }) == "");
   }
 }
 

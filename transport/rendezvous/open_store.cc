@@ -76,6 +76,20 @@ std::string serving_host(const RendezvousUrl& url, const Launch& launch, const C
   return url.host;
 }
 
+// At a port of its own choice, which others are told, rank 0 takes one that a firewall lets through, as a unique id
+// does.
+Listener listen_for_store(const RendezvousUrl& url, const Launch& launch, const Config& config,
+                          Store::Deadline deadline) {
+  if (url.kind == Kind::kUnix) return listen_unix(url.path, deadline);
+  const std::string host = serving_host(url, launch, config, deadline);
+  const Exposure exposure = exposure_of(config, launch.secret);
+  if (url.port == 0 && is_number(host) && !is_loopback_host(host)) {
+    check_may_listen_beyond_loopback(host, exposure);
+    return listen_in_range(host, data_port_range(config));
+  }
+  return listen_tcp(host, url.port, port_advice(launch), exposure, deadline);
+}
+
 // The store's name in messages: without the key of a unique id.
 std::string name_of(const RendezvousUrl& url) {
   if (url.kind == Kind::kUnix) return "unix://" + url.path;
@@ -304,10 +318,7 @@ StreamStore::Options client_options(const RendezvousUrl& url, const Launch& laun
 StoreServer::Options server_options(const RendezvousUrl& url, const Launch& launch, const Config& config,
                                     Store::Deadline deadline) {
   StoreServer::Options server;
-  server.listener = url.kind == Kind::kUnix
-                        ? listen_unix(url.path, deadline)
-                        : listen_tcp(serving_host(url, launch, config, deadline), url.port, port_advice(launch),
-                                     exposure_of(config, launch.secret), deadline);
+  server.listener = listen_for_store(url, launch, config, deadline);
   server.job_id = launch.job_id;
   server.auth = Authenticator(launch.secret);
   server.encrypt = config.encrypt;
