@@ -267,11 +267,15 @@ std::vector<SocketAddress> addresses_in_file(const std::string& path, Store::Dea
   if (said.empty()) return {};
   const size_t space = said.find(' ');
   const RendezvousUrl url = parse_rendezvous(space == std::string::npos ? said : said.substr(space + 1));
+  if (url.kind != Kind::kTcp) {
+    throw Exception(ErrorCode::kBootstrap, fmt::format("the meeting file {} holds no address of rank 0", path));
+  }
   if (is_loopback_host(url.host, deadline) && said.substr(0, space) != host_identity()) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("rank 0 of file://{} is on another host, and listens there for its own host alone: set "
                                 "RONDO_SECRET_FILE to a file that only you can read, the same on every host, or "
-                                "RONDO_INSECURE=1 if the network is trusted",
+                                "RONDO_INSECURE=1 if the network is trusted. Where one of them is set, rank 0's host "
+                                "needs a network that the others reach (RONDO_SOCKET_IFNAME)",
                                 path));
   }
   return addresses_of(url, deadline);

@@ -88,9 +88,10 @@ std::string ending(int number) {
                       "port)",
                       where));
     default:
-      refuse(message +
-             ". RONDO_MASTER_PORT (or MASTER_PORT) says which store, RONDO_JOB_ID which job: both must be equal on all "
-             "ranks");
+      refuse(
+          message +
+          ". RONDO_RENDEZVOUS, or RONDO_MASTER_PORT (or MASTER_PORT), says which store, RONDO_JOB_ID which job: both "
+          "must be equal on all ranks");
   }
 }
 
