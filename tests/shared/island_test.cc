@@ -140,6 +140,18 @@ TEST_CASE("descriptors that are offered: each rank that it is for takes its own 
   }
 }
 
+TEST_CASE("an offer between threads takes one descriptor, however many ranks it is for") {
+  constexpr int kTakers = 20;
+  auto fabrics = make_inproc_fabrics(kTakers + 1, test_config("auto"));
+  std::vector<int> takers;
+  for (int rank = 1; rank <= kTakers; ++rank) takers.push_back(rank);
+  const size_t before = open_descriptors();
+  fabrics[0]->shared_memory()->offer(takers, 77, Descriptor([] { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }));
+  CHECK(open_descriptors() == before + 1);
+  for (const int rank : takers) CHECK(fabrics[static_cast<size_t>(rank)]->shared_memory()->take_offer(0, 77).valid());
+  CHECK(open_descriptors() == before);
+}
+
 TEST_CASE("locate: all of it in one own window, or nowhere") {
   auto fabrics = join_world(2, test_config("auto"));
   SharedMemory& memory = *fabrics[0]->shared_memory();

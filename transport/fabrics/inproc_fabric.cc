@@ -79,7 +79,8 @@ struct InprocBook {
 
   std::mutex mutex;  // guards what follows; nothing is called out with it
   std::map<uint64_t, Communicator> communicators;
-  std::map<std::tuple<int, int, uint64_t>, Descriptor> offers;  // by maker, taker and name; not taken
+  // By maker, taker and name; not taken. Shared by the takers: an offer is one descriptor, for however many ranks.
+  std::map<std::tuple<int, int, uint64_t>, std::shared_ptr<Descriptor>> offers;
 };
 
 // What the fabrics of the ranks share: the book, the windows and the control plane of each, and the one I/O thread that
@@ -292,19 +293,20 @@ class InprocFabric final : public Fabric, public SharedMemory {
     return hub_->windows(place_.rank).locate(data, bytes);
   }
   std::shared_ptr<Window> find(int peer, uint64_t id) override { return hub_->windows(peer).find(id); }
-  // Each taker has a copy.
+  // The last taker gets the descriptor itself, and the others a copy. Without takers it is closed.
   void offer(std::span<const int> peers, uint64_t name, Descriptor descriptor) override {
-    for (const int peer : peers) {
-      Descriptor copy([&] { return ::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0); });
-      if (!copy.valid()) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
-      std::lock_guard lock(book().mutex);
-      book().offers[{place_.rank, peer, name}] = std::move(copy);
-    }
+    const auto offered = std::make_shared<Descriptor>(std::move(descriptor));
+    std::lock_guard lock(book().mutex);
+    for (const int peer : peers) book().offers[{place_.rank, peer, name}] = offered;
   }
   Descriptor take_offer(int peer, uint64_t name) override {
     std::lock_guard lock(book().mutex);
     auto taken = book().offers.extract({peer, place_.rank, name});
-    return taken ? std::move(taken.mapped()) : Descriptor();
+    if (!taken) return {};
+    if (taken.mapped().use_count() == 1) return std::move(*taken.mapped());
+    Descriptor copy([&] { return ::fcntl(taken.mapped()->get(), F_DUPFD_CLOEXEC, 0); });
+    if (!copy.valid()) throw Exception(ErrorCode::kSystem, "no descriptor is left for shared memory");
+    return copy;
   }
   bool can_pull() const override { return true; }
   bool pull(int, uint64_t address, std::byte* to, size_t bytes) override {
