@@ -33,6 +33,9 @@ thread_local bool was_refused = false;
 std::atomic<long> alive{0};
 // `left` of the thread that carries messages between ranks that are threads of one process.
 std::atomic<long> left_in_hub{0};
+// That thread has no memory at all, and how often it has asked meanwhile.
+std::atomic<bool> none_in_hub{false};
+std::atomic<long> asked_in_vain{0};
 
 bool in_hub() {
   char name[16] = "";
@@ -45,6 +48,7 @@ void* take(size_t bytes) {
     return nullptr;
   }
   if (left_in_hub.load() > 0 && in_hub() && left_in_hub.fetch_sub(1) == 1) return nullptr;
+  if (none_in_hub.load() && in_hub()) return asked_in_vain.fetch_add(1), nullptr;
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory != nullptr) alive.fetch_add(1, std::memory_order_relaxed);
   return memory;
@@ -511,6 +515,23 @@ TEST_CASE("the k-th allocation of the thread between ranks of one process is ref
   long k = 0;
   while (refuse_in_hub(++k, false) && k < 3'000) continue;
   CHECK(k > 2);
+}
+
+TEST_CASE("that thread has no memory for a while: it tries again, and takes no core for that") {
+  constexpr long kTries = 50;
+  Config config;
+  config.debug = "off";
+  std::vector<Communicator> groups = Communicator::inproc(kWorld, config);
+  none_in_hub.store(true);
+  const auto begin = std::chrono::steady_clock::now();
+  groups[0].abort("of a test");
+  CHECK(eventually([] { return asked_in_vain.load() >= kTries; }, 30'000));
+  const auto took = std::chrono::steady_clock::now() - begin;
+  none_in_hub.store(false);
+  CHECK(took >= std::chrono::milliseconds(kTries / 2));  // some tries ask twice
+  const std::string outcome = outcome_of([&] { groups[1].barrier(); });
+  CHECK((outcome == "ABORTED" || outcome == "SYSTEM"));
+  for (Communicator& group : groups) group.destroy();
 }
 
 TEST_CASE("rondo_init_inproc() hands out all communicators or none, and keeps none") {

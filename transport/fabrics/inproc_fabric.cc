@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <variant>
 
@@ -29,6 +30,10 @@ namespace rondo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Between two tries of the I/O thread to carry out what there was no memory for. All communicators have failed by then,
+// so that nobody is late.
+constexpr std::chrono::milliseconds kBetweenTries{1};
 
 // Makes a bell for the doorbell: the other ranks ring it as they ring that of another process.
 std::shared_ptr<Bell> share(const std::shared_ptr<Doorbell>& doorbell) {
@@ -100,7 +105,7 @@ class InprocHub {
       }
       ranks_.emplace_back(*this, settings);
     }
-    thread_.post([this] { wake_.listen(); });
+    wake_.listen();  // here, not posted: what it throws is the caller's, who has no ranks then
   }
   // Actions that nobody has carried out yet are dropped: all fabrics have gone.
   ~InprocHub() { thread_.stop(); }
@@ -129,9 +134,11 @@ class InprocHub {
 
   // --- the I/O thread
   // A message between any two ranks was lost, for want of memory, and nothing says of which communicator it was. What
-  // is left to be carried out, on_wake() finds.
+  // is left to be carried out, on_wake() finds. That throws again while there is no memory: without the pause it would
+  // take a core from the threads that may give memory back.
   void break_all() noexcept {
     for (Rank& rank : ranks_) rank.communicators.break_all();
+    std::this_thread::sleep_for(kBetweenTries);
     wake_.ring();
   }
 

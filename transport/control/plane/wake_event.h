@@ -19,7 +19,8 @@ class WakeEvent {
   WakeEvent(asio::io_context& io, std::function<void()> on_wake);
   ~WakeEvent();
 
-  // On the I/O thread, once: rings are heard from here on.
+  // On the I/O thread, or before anybody can ring; once. Rings are heard from here on. Throws std::bad_alloc, and then
+  // none ever is.
   void listen();
   void ring() const;                                              // any thread
   int descriptor() const { return event_.get(); }                 // an eventfd, for signal handlers
