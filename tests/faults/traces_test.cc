@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "ring/base/file_text.h"
 #include "tests/faults/own_machine.h"
 #include "tests/faults/ranks.h"
 
@@ -103,10 +102,6 @@ std::string kill_while_working(const std::string& rendezvous) {
   return wrong + left_over(before);
 }
 
-bool contains(const std::string& rendezvous, const std::string& text) {
-  return file_text(rendezvous.substr(rendezvous.find("://") + 3)).find(text) != std::string::npos;
-}
-
 // Kills two of three ranks, which wait for the third.
 std::string kill_while_waiting(const std::string& rendezvous) {
   Job job;
@@ -118,11 +113,15 @@ std::string kill_while_waiting(const std::string& rendezvous) {
     });
   }
   job.expect_all("joining");
-  // Their control and local sockets listen; or, where only a file says so far who is where, their cards are in it.
-  const bool waiting = eventually([&rendezvous] {
-    int sockets = 0;
-    for (const std::string& thing : things_there()) sockets += thing.find("@rondo-") != std::string::npos ? 1 : 0;
-    return sockets == 2 || (contains(rendezvous, "hosts/card/0") && contains(rendezvous, "hosts/card/1"));
+  // Their control and local sockets listen; or, where the file does not say that they are of one host, both are
+  // connected with rank 0's store (an end of each side), and learn that there.
+  const bool waiting = eventually([] {
+    int sockets = 0, ends = 0;
+    for (const std::string& thing : things_there()) {
+      sockets += thing.find("@rondo-") != std::string::npos ? 1 : 0;
+      ends += thing.starts_with("/proc/net/tcp: ") && thing.find(" 01 ") != std::string::npos ? 1 : 0;
+    }
+    return sockets == 2 || ends == 4;
   });
   kill_all(job);
   return (waiting ? "" : "the ranks do not wait; ") + left_over(before, meeting_of(rendezvous));

@@ -142,7 +142,8 @@ TEST_CASE("processes: a job meets by each launcher's variables, and by a file") 
 }
 
 TEST_CASE("fault 1: processes: a rank that is killed before its hello is named by the others at the deadline") {
-  const Launcher launcher = plain();
+  const test::Folder folder;
+  const Launcher launcher = plain(folder);
   Programs processes;
   for (int r = 0; r < 3; ++r) {
     Variables variables = launcher(r, 3);

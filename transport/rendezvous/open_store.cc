@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "ring/base/caught.h"
@@ -22,6 +23,7 @@
 #include "transport/store/store_server.h"
 #include "transport/store/stream_store.h"
 #include "transport/tcp/listener.h"
+#include "transport/tcp/socket.h"
 #include "transport/tcp/socket_options.h"
 
 namespace rondo {
@@ -179,15 +181,23 @@ constexpr char kRefusal = '!';
 constexpr size_t kMostReasonBytes = 512;  // such a server may have little room
 // How long a rank 0 that cannot serve waits for the others to read why.
 constexpr auto kTellLimit = std::chrono::seconds(5);
+// How long its file stays, which the others look at every 100 ms.
+constexpr auto kReadTime = std::chrono::seconds(1);
 
-// say: to all ranks.
-std::shared_ptr<Store> serve_and_say(const Launch& launch, const Config& config, Store::Deadline deadline,
+// Where rank 0 serves at a port of its own choice. Before hosts are known a file's readers may be anywhere.
+std::string host_of_own_port(Kind kind, const Launch& launch, const Config& config) {
+  if (kind != Kind::kFile || !hosts_unknown(launch)) return listen_addresses(launch, config).front();
+  return exposure_of(config, launch.secret) == Exposure::kLoopback ? loopback_address() : reachable_address(config);
+}
+
+// kind: how the ranks meet. say: to all of them.
+std::shared_ptr<Store> serve_and_say(Kind kind, const Launch& launch, const Config& config, Store::Deadline deadline,
                                      const std::function<void(const std::string&, Store::Deadline)>& say) {
   RendezvousUrl url;
   url.kind = Kind::kTcp;
   std::shared_ptr<Store> store;
   try {
-    url.host = listen_addresses(launch, config).front();
+    url.host = host_of_own_port(kind, launch, config);
     store = serve_store(url, launch, config, deadline, &url.port);
   } catch (...) {
     const Error why = caught();
@@ -203,11 +213,16 @@ std::shared_ptr<Store> serve_and_say(const Launch& launch, const Config& config,
   return store;
 }
 
-// What rank 0 has said through the launcher's server: an address, or why it cannot start.
+void throw_refusal(const std::string& said) {
+  if (!said.starts_with(kRefusal)) return;
+  throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank 0 cannot start: {}", said.substr(1)), {0}});
+}
+
+// said: by rank 0, through the launcher's server.
 std::shared_ptr<Store> reach_as_said(const std::string& said, const Launch& launch, const Config& config,
                                      Store::Deadline deadline) {
-  if (!said.starts_with(kRefusal)) return reach(parse_rendezvous(said), launch, config, deadline);
-  throw Exception(Error{ErrorCode::kBootstrap, fmt::format("rank 0 cannot start: {}", said.substr(1)), {0}});
+  throw_refusal(said);
+  return reach(parse_rendezvous(said), launch, config, deadline);
 }
 
 // On one host the server's name space names a socket; on several rank 0 publishes its address through the server.
@@ -222,7 +237,7 @@ std::shared_ptr<Store> meet_by_pmi(const Launch& launch, const Config& config, S
     return launch.place.rank == 0 ? serve_store(url, launch, config, deadline) : reach(url, launch, config, deadline);
   }
   if (launch.place.rank == 0) {
-    return serve_and_say(launch, config, deadline, [&](const std::string& said, Store::Deadline until) {
+    return serve_and_say(Kind::kPmi, launch, config, deadline, [&](const std::string& said, Store::Deadline until) {
       pmi.put(meeting, said, until);
       pmi.barrier(until);
     });
@@ -248,29 +263,28 @@ std::shared_ptr<Store> serve_by_file(const RendezvousUrl& url, const Launch& lau
                                 "another job (set another path, or RONDO_JOB_ID)",
                                 url.path));
   }
-  RendezvousUrl served;
-  served.kind = Kind::kTcp;
-  if (!hosts_unknown(launch)) {
-    served.host = listen_addresses(launch, config).front();
-  } else {
-    served.host = stays_on_loopback(served, launch, config) ? loopback_address() : reachable_address(config);
-  }
-  meeting->store = serve_store(served, launch, config, deadline, &served.port);
-  meeting->file.say(fmt::format("{} {}", host_identity(), tcp_url(served.host, served.port)));
+  const auto say = [&](const std::string& said, Store::Deadline until) {
+    meeting->file.say(fmt::format("{} {}", host_identity(), said));
+    if (!said.starts_with(kRefusal)) return;
+    wait_ready(-1, 0, std::min<Store::Deadline>(until, std::chrono::steady_clock::now() + kReadTime));
+  };
+  meeting->store = serve_and_say(url.kind, launch, config, deadline, say);
   return {meeting, meeting->store.get()};
 }
 
-// "host identity, address", as serve_by_file() has said it. On its own host alone rank 0 serves without a permission to
-// listen for other hosts.
+// "host identity, address" or why there is none, as serve_by_file() has said it. On its own host alone rank 0 serves
+// without a permission to listen for other hosts.
 std::vector<SocketAddress> addresses_in_file(const std::string& path, Store::Deadline deadline) {
-  const std::string said = said_in_file(path);
-  if (said.empty()) return {};
-  const size_t space = said.find(' ');
-  const RendezvousUrl url = parse_rendezvous(space == std::string::npos ? said : said.substr(space + 1));
+  const std::string words = said_in_file(path);
+  if (words.empty()) return {};
+  const size_t space = words.find(' ');
+  const std::string host = words.substr(0, space), said = space == std::string::npos ? "" : words.substr(space + 1);
+  throw_refusal(said);
+  const RendezvousUrl url = parse_rendezvous(said);
   if (url.kind != Kind::kTcp) {
     throw Exception(ErrorCode::kBootstrap, fmt::format("the meeting file {} holds no address of rank 0", path));
   }
-  if (is_loopback_host(url.host, deadline) && said.substr(0, space) != host_identity()) {
+  if (is_loopback_host(url.host, deadline) && host != host_identity()) {
     throw Exception(ErrorCode::kInvalid,
                     fmt::format("rank 0 of file://{} is on another host, and listens there for its own host alone: set "
                                 "RONDO_SECRET_FILE to a file that only you can read, the same on every host, or "
@@ -278,7 +292,7 @@ std::vector<SocketAddress> addresses_in_file(const std::string& path, Store::Dea
                                 "needs a network that the others reach (RONDO_SOCKET_IFNAME)",
                                 path));
   }
-  return addresses_of(url, deadline);
+  return resolve(url.host, url.port, deadline);
 }
 
 // Rank 0 publishes its address through the launcher's PMIx server.
@@ -286,7 +300,7 @@ std::shared_ptr<Store> meet_by_pmix(const Launch& launch, const Config& config, 
   PmixClient& pmix = PmixClient::of_process();
   const std::string meeting = fmt::format("rondo{}", pmix.next_meeting());
   if (launch.place.rank == 0) {
-    return serve_and_say(launch, config, deadline,
+    return serve_and_say(Kind::kPmix, launch, config, deadline,
                          [&](const std::string& said, Store::Deadline) { pmix.put(meeting, said); });
   }
   return reach_as_said(pmix.get(0, meeting, deadline), launch, config, deadline);
