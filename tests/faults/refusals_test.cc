@@ -17,10 +17,11 @@ namespace {
 
 // Far below the start's deadline. A rank that dies without a word is found out by its listener, which takes 1.7 s.
 constexpr int64_t kAtOnceMs = 7'000;
+constexpr int64_t kPatientMs = 30'000;
 
-Config patient_config(const char* transport) {
+Config start_config(const char* transport, int64_t start_timeout_ms) {
   Config config = fault_config(transport);
-  config.start_timeout_ms = 30'000;
+  config.start_timeout_ms = start_timeout_ms;
   return config;
 }
 
@@ -40,7 +41,7 @@ struct Outcomes {
 };
 
 // Two ranks, one of which is restricted before it joins.
-Outcomes run(int rank, const char* transport, const std::function<void()>& restrict_it) {
+Outcomes run(int rank, const char* transport, int64_t start_timeout_ms, const std::function<void()>& restrict_it) {
   Job job;
   job.start(
       2,
@@ -48,7 +49,7 @@ Outcomes run(int rank, const char* transport, const std::function<void()>& restr
         if (here.rank() == rank) restrict_it();
         join_and_use(here);
       },
-      patient_config(transport));
+      start_config(transport, start_timeout_ms));
   return {timed_line(job[rank].hear()), timed_line(job[1 - rank].hear())};
 }
 
@@ -75,14 +76,11 @@ TEST_CASE("a system call that is refused to a rank is SYSTEM there at once, and 
       {"bind", SYS_bind, 1, told},
       {"listen", SYS_listen, 1, told},
       {"eventfd of rank 0", SYS_eventfd2, 0, "BOOTSTRAP [0] rank 0 cannot start: "},
-      {"connect", SYS_connect, 1, "PEER_LOST [1]"},
-      {"getsockopt", SYS_getsockopt, 1, "PEER_LOST [1]"},
-      {"accept4", SYS_accept4, 0, "PEER_LOST [0]"},
-      {"accept4 of data", SYS_accept4, 1, "SYSTEM [1]"},
+      {"accept4", SYS_accept4, 1, "SYSTEM [1]"},
   };
   for (const Case& one : cases) {
     CAPTURE(one.name);
-    const Outcomes found = run(one.rank, "tcp", [&] { refuse(one.call); });
+    const Outcomes found = run(one.rank, "tcp", kPatientMs, [&] { refuse(one.call); });
     CAPTURE(found.refused.outcome);
     CAPTURE(found.other.outcome);
     CHECK(found.refused.begins("SYSTEM"));
@@ -94,10 +92,24 @@ TEST_CASE("a system call that is refused to a rank is SYSTEM there at once, and 
   }
 }
 
+TEST_CASE("a rank that may not connect says so at once, and the other names it at the deadline") {
+  for (const int call : {SYS_connect, SYS_getsockopt}) {
+    CAPTURE(call);
+    const Outcomes found = run(1, "tcp", 2'000, [call] { refuse(call); });
+    CAPTURE(found.refused.outcome);
+    CAPTURE(found.other.outcome);
+    CHECK(found.refused.begins("SYSTEM"));
+    CHECK(found.refused.has("seccomp"));
+    CHECK(found.refused.elapsed_ms < 1'000);
+    CHECK(found.other.begins("BOOTSTRAP [1] of 2 ranks these have not come: 1"));
+    CHECK(found.other.elapsed_ms < kAtOnceMs);
+  }
+}
+
 TEST_CASE("a rank with 8 descriptors says so at once, and to the other") {
   for (const int rank : {0, 1}) {
     CAPTURE(rank);
-    const Outcomes found = run(rank, "auto", [] { limit(RLIMIT_NOFILE, 8); });
+    const Outcomes found = run(rank, "auto", kPatientMs, [] { limit(RLIMIT_NOFILE, 8); });
     CAPTURE(found.refused.outcome);
     CAPTURE(found.other.outcome);
     CHECK(found.refused.begins("SYSTEM"));
@@ -111,7 +123,7 @@ TEST_CASE("a rank with 8 descriptors says so at once, and to the other") {
 TEST_CASE("a limit on the size of files is an error or a way by TCP, and no signal") {
   for (const rlim_t bytes : {rlim_t{16'384}, rlim_t{65'536}}) {
     CAPTURE(bytes);
-    const Outcomes found = run(1, "auto", [bytes] { limit(RLIMIT_FSIZE, bytes); });
+    const Outcomes found = run(1, "auto", kPatientMs, [bytes] { limit(RLIMIT_FSIZE, bytes); });
     CAPTURE(found.other.outcome);
     if (found.refused.outcome != "ok") {
       CHECK(found.refused.begins("SYSTEM"));
@@ -145,7 +157,7 @@ TEST_CASE("a rank whose descriptors are closed under it fails, and can leave") {
           }));
           here.say(here.timed([&] { group = Communicator(); }));
         },
-        patient_config(transport));
+        start_config(transport, kPatientMs));
     const Timed closed = timed_line(job[1].hear()), other = timed_line(job[0].hear());
     CAPTURE(closed.outcome);
     CHECK(closed.begins("SYSTEM [1]"));

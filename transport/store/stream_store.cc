@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ring/base/figures.h"
+#include "ring/base/system_error.h"
 #include "rondo/error.h"
 #include "transport/hello/handshake.h"
 #include "transport/hello/secured_socket.h"
@@ -134,6 +135,7 @@ bool StreamStore::try_connect(Deadline deadline, std::string* why) {
     Deadline attempt = std::min<Deadline>(deadline, Clock::now() + std::chrono::milliseconds(options_.handshake_ms));
     Descriptor socket = connect_socket(address, attempt);
     if (!socket.valid()) {
+      if (errno == EPERM) throw Exception(system_error("connecting to " + address.text(), errno));  // and ever will be
       *why = fmt::format("{}: {}", address.text(), std::strerror(errno));
       continue;
     }
