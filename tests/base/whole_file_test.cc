@@ -67,6 +67,8 @@ TEST_CASE("what is no regular file is written as it is: a link keeps pointing, a
   CHECK(file_text(path) == "new");
   replace_file("/dev/null", "x");
   CHECK(std::filesystem::is_character_file("/dev/null"));
+  // So few bytes are written when the file is closed.
+  CHECK(refusal("/dev/full", "x") == "cannot write /dev/full: No space left on device");
 }
 
 }  // namespace
