@@ -113,11 +113,10 @@ class CommunicatorEvents {
   virtual void on_broken() noexcept {}
 };
 
-// One link: two ranks have the same one, each with the other as peer. lane: 0 .. Config::lanes - 1.
+// One link: two ranks have the same one, each with the other as peer.
 struct LinkKey {
   uint64_t communicator = 0;
   int peer = -1;
-  int lane = 0;
 };
 
 // How a link is cut. Equal on both sides.

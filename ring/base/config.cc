@@ -150,7 +150,6 @@ void visit(C& config, Visitor&& v) {
   v("RONDO_CHECKSUM", config.checksum, Choice{{"auto", "on", "off"}}, kShared);
   v("RONDO_TCP_CONGESTION", config.congestion_control, kText, kLocal);
   v("RONDO_SOCKET_BUFFER_BYTES", config.socket_buffer_bytes, Number<uint32_t>{4096, 1u << 30, true}, kLocal);
-  v("RONDO_LANES", config.lanes, Number<uint32_t>{1, 16}, kShared);
   v("RONDO_CONNECTIONS", config.connections, Number<uint32_t>{1, 16}, kShared);
   v("RONDO_SLICE_BYTES", config.slice_bytes, Number<uint32_t>{4096, 16u << 20}, kShared);
   v("RONDO_SLICES_PER_CHUNK", config.slices_per_chunk, Number<uint32_t>{1, 64}, kShared);

@@ -54,8 +54,8 @@ class CollectiveCalls {
   }
 
   // The first operation of a communicator: posts among few ranks of an island, else a frame to and from both
-  // ring neighbors on every lane (CallExecution::make_opening_run). It makes the connections or the memory that
-  // every call needs. Throws a failure that comes while the communicator is being made. If a member fails after
+  // ring neighbors (CallExecution::make_opening_run). It makes the connections or the memory that every call needs.
+  // Throws a failure that comes while the communicator is being made. If a member fails after
   // it has the communicator (Stage::kUse), this returns: the first call of this rank throws that.
   void meet_neighbors(Purpose by, Clock::time_point deadline);
   // meet_neighbors() without waiting. CommunicatorState::made() is called when the operation ends.

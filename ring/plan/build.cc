@@ -11,8 +11,7 @@
 namespace rondo {
 namespace {
 
-constexpr int kMaxWorld = 65535;  // Ref::peer is 16 bits
-constexpr int kMaxLanes = 16;
+constexpr int kMaxWorld = 65535;        // Ref::peer is 16 bits
 constexpr int kMaxChunksInFlight = 64;  // Config::slices_per_chunk
 
 // A request that no builder can serve is the caller's mistake: the message says the value and the range.
@@ -24,9 +23,6 @@ void check(const PlanRequest& request) {
   if (world < 1 || world > kMaxWorld) refuse("a world of " + std::to_string(world) + " ranks, not 1 .. 65535");
   if (request.rank < 0 || request.rank >= world) {
     refuse("rank " + std::to_string(request.rank) + " in a world of " + std::to_string(world));
-  }
-  if (request.lanes < 1 || request.lanes > kMaxLanes) {
-    refuse(std::to_string(request.lanes) + " lanes, not 1 .. 16");
   }
   if (request.chunks_in_flight < 1 || request.chunks_in_flight > kMaxChunksInFlight) {
     refuse(std::to_string(request.chunks_in_flight) + " chunks in flight, not 1 .. 64");
@@ -51,11 +47,8 @@ void check(const PlanRequest& request) {
 // One rank: what it contributes is the result. exscan leaves the output as it is, as on rank 0 of any world.
 Plan build_alone(const PlanRequest& request) {
   PlanBuilder b(request, 1, 0);
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    if (request.collective == Collective::kBarrier || request.collective == Collective::kExscan) continue;
-    b.step({b.own(0)}, {b.output(0)}, collective_reduces(request.collective) ? uint16_t{kFinish} : uint16_t{0});
-  }
+  if (request.collective == Collective::kBarrier || request.collective == Collective::kExscan) return b.take();
+  b.step({b.own(0)}, {b.output(0)}, collective_reduces(request.collective) ? uint16_t{kFinish} : uint16_t{0});
   return b.take();
 }
 

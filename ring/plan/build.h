@@ -13,7 +13,6 @@ struct PlanRequest {
   Algorithm algorithm = Algorithm::kRing;  // not kAuto: choose.h resolves that first
   int rank = 0;
   int root = -1;      // 0 .. world-1 where collective_has_root(), else -1
-  int lanes = 1;      // 1 .. 16
   Topology topology;  // its size is the world, 1 .. 65535
   // Chunks that a link may hold at once, 1 .. 64. Exchanges of several blocks with one peer overlap that many; plans
   // that have none need 1 only (Plan::chunks_in_flight). Equal on all ranks.

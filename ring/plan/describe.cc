@@ -71,11 +71,10 @@ std::string describe(const Plan& plan, const Step& step) {
 }
 
 // Never reads past the plan: it also describes plans that check_structure() refuses.
-std::string place_of(const Plan& plan, uint32_t lane, uint32_t step) {
-  std::string text = "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(lane);
-  if (lane >= plan.lanes.size() || step >= plan.lanes[lane].count) return text + ", past its last step";
-  return text + ", step " + std::to_string(step) + " (" + describe(plan, plan.steps[plan.lanes[lane].first + step]) +
-         ")";
+std::string place_of(const Plan& plan, uint32_t step) {
+  std::string text = "rank " + std::to_string(plan.rank);
+  if (step >= plan.steps.size()) return text + ", past its last step";
+  return text + ", step " + std::to_string(step) + " (" + describe(plan, plan.steps[step]) + ")";
 }
 
 std::string describe(const Plan& plan) {
@@ -86,15 +85,11 @@ std::string describe(const Plan& plan) {
       ": " + std::to_string(plan.blocks) + " blocks, " + std::to_string(plan.scratch_slots) + " scratch slots, peers";
   for (int peer : plan.peers) text += " " + std::to_string(peer);
   text += "\n";
-  for (size_t l = 0; l < plan.lanes.size(); ++l) {
-    text += "  lane " + std::to_string(l) + "\n";
-    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      const Step& step = plan.steps[plan.lanes[l].first + s];
-      const std::string number = std::to_string(s);
-      text += std::string(number.size() < 6 ? 6 - number.size() : 1, ' ') + number + "  " + describe(plan, step);
-      if (step.after != kNoStep) text += "  after " + std::to_string(step.after);
-      text += "\n";
-    }
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const std::string number = std::to_string(s);
+    text += std::string(number.size() < 6 ? 6 - number.size() : 1, ' ') + number + "  " + describe(plan, plan.steps[s]);
+    if (plan.steps[s].after != kNoStep) text += "  after " + std::to_string(plan.steps[s].after);
+    text += "\n";
   }
   return text;
 }

@@ -83,7 +83,7 @@ void scan(PlanBuilder& b) {
   if (first > 1) b.step(contributions(b, 0, first, b.own(0)), {&output, 1});
 }
 
-void add_lane(PlanBuilder& b, Collective collective, bool coded) {
+void add_steps(PlanBuilder& b, Collective collective, bool coded) {
   switch (collective) {
     case Collective::kAllReduce:
       return all_reduce(b, coded);
@@ -114,10 +114,7 @@ Plan build_direct(const PlanRequest& request) {
   if (c == Collective::kGather || c == Collective::kScatter || c == Collective::kAllToAll) return build_ring(request);
   const int world = request.topology.world();
   PlanBuilder b(request, direct_blocks(c, world), static_cast<uint32_t>(world - 1));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    if (c != Collective::kBarrier || lane == 0) add_lane(b, c, request.coded);
-  }
+  add_steps(b, c, request.coded);
   return b.take();
 }
 

@@ -184,11 +184,8 @@ Plan build_double_tree(const PlanRequest& request) {
   const BinaryTree trees[2] = {{world, false}, {world, true}};
   PlanBuilder b(request, 2 * kBlocksPerTree, fan_of(trees, world));
   b.set_chunks_in_flight(std::min(request.chunks_in_flight, kTreeBlocksInFlight));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    Traveller(b, request.collective == Collective::kAllReduce ? 0 : request.root, trees)
-        .run(request.chunks_in_flight > 1);
-  }
+  Traveller(b, request.collective == Collective::kAllReduce ? 0 : request.root, trees)
+      .run(request.chunks_in_flight > 1);
   return b.take();
 }
 

@@ -47,14 +47,11 @@ void exchange_all(PlanBuilder& b, const Members& members) {
 Plan build_doubling(const PlanRequest& request) {
   const Members members(request.topology.world());
   PlanBuilder b(request, 1, members.max_peers());
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    if (members.companion(request.rank)) {
-      b.send(0, request.rank - 1);
-      b.recv_copy(0, request.rank - 1);
-    } else {
-      exchange_all(b, members);
-    }
+  if (members.companion(request.rank)) {
+    b.send(0, request.rank - 1);
+    b.recv_copy(0, request.rank - 1);
+  } else {
+    exchange_all(b, members);
   }
   return b.take();
 }

@@ -16,7 +16,7 @@ bool fold_alike(Collective collective, Algorithm a, Algorithm b, int world) {
   return in_rank_order(a) && in_rank_order(b);
 }
 
-// Trees are counted from their root; of a ring's lanes some go round backwards.
+// Trees are counted from their root; a ring begins each block at another rank.
 bool keeps_rank_order(Collective collective, Algorithm algorithm, int root, int world) {
   if (collective_scans(collective) || world == 1) return true;
   switch (algorithm) {

@@ -187,10 +187,7 @@ Plan build_halving_doubling(const PlanRequest& request) {
                                                                      : all_reduce;
   const int blocks = request.collective == Collective::kAllReduce ? members.count : world;
   PlanBuilder b(request, static_cast<uint32_t>(blocks), members.max_peers());
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    page(b, members, Member(b, members, request.chunks_in_flight));  // a companion: its even rank's way
-  }
+  page(b, members, Member(b, members, request.chunks_in_flight));  // a companion: its even rank's way
   return b.take();
 }
 

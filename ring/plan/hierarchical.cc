@@ -60,7 +60,7 @@ struct Between {
 
   template <typename Further, typename Completed>
   void all_reduce(PlanBuilder& b, const Stand& at, Further further, Completed completed) const {
-    const Ring ring(at.host_count(), host, Ring::Direction::kUp);
+    const Ring ring(at.host_count(), host);
     const int n = ring.size(), prev = ranks[ring.block(-1)], next = ranks[ring.block(1)];
     // A rank alone on its host has folded nothing yet: its input is its host's fold.
     const bool alone = at.host_size(host) == 1;
@@ -155,7 +155,7 @@ void member(PlanBuilder& b, const Stand& at) {
   const int n = at.host_count();
   const int leader = at.rank(at.host, 0);
   for (int c = 0; c < n; ++c) b.send(static_cast<uint32_t>(c), leader);
-  const Ring ring(n, at.host, Ring::Direction::kUp);
+  const Ring ring(n, at.host);
   for (int k = n - 1; k <= 2 * n - 2; ++k) b.recv_copy(ring.block(-k), leader);  // in the leader's order
 }
 
@@ -190,17 +190,14 @@ Plan build_hierarchical(const PlanRequest& request) {
   const bool equal = at.equal_sizes(), two = hosts_exchange_folds(hosts, equal, request.coded);
   const int blocks = two ? size : equal ? hosts * size : hosts;
   PlanBuilder b(request, static_cast<uint32_t>(blocks), static_cast<uint32_t>(size - 1) + ring_max_peers(hosts));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    if (two) {
-      two_hosts(b, at);
-    } else if (equal) {
-      equal_hosts(b, at);
-    } else if (at.local == 0) {
-      leader(b, at);
-    } else {
-      member(b, at);
-    }
+  if (two) {
+    two_hosts(b, at);
+  } else if (equal) {
+    equal_hosts(b, at);
+  } else if (at.local == 0) {
+    leader(b, at);
+  } else {
+    member(b, at);
   }
   return b.take();
 }

@@ -25,14 +25,6 @@ std::vector<Extent> even_blocks(uint64_t count, uint32_t parts, uint64_t granule
   return blocks;
 }
 
-// All lanes but the last nonempty one get the same whole number of granules: lane 0 has the longest share.
-Extent Slicing::lane_share(uint64_t block_count, uint32_t lane) const {
-  const uint64_t share = divide_up(divide_up(block_count, granule), lanes) * granule;
-  const uint64_t begin = std::min(block_count, share * lane);
-  return {begin, std::min(block_count, begin + share) - begin};
-}
-
-// Counted for lane 0, so that all lanes of a block have equally many rounds; a later lane's last round may be empty.
-uint64_t Slicing::rounds(uint64_t block_count) const { return divide_up(lane_share(block_count, 0).count, chunk()); }
+uint64_t Slicing::rounds(uint64_t block_count) const { return divide_up(block_count, chunk()); }
 
 }  // namespace rondo

@@ -56,21 +56,19 @@ constexpr uint32_t wanted_slices(Passing passing, bool one_host, uint32_t most) 
   return passing == Passing::kOther && one_host ? std::min(most, kSlicesInsideHost) : most;
 }
 
-// How a block is cut further: lanes, then rounds (what the mailboxes carry at once), then slices (one transfer each).
+// How a block is cut further: rounds (what the mailboxes carry at once), then slices (one transfer each).
 // Everything is a function of the block's length alone, so both ends of a link agree when they agree on the length.
 struct Slicing {
-  uint32_t lanes = 1;
-  uint64_t granule = 1;           // elements; lane shares and slices begin at multiples of it
+  uint64_t granule = 1;           // elements; slices begin at multiples of it
   uint64_t slice = 1;             // elements of a full slice; a multiple of granule
-  uint32_t slices_per_chunk = 1;  // a chunk, a round's part of a share, is at most this many slices
+  uint32_t slices_per_chunk = 1;  // a chunk, a round's part of a block, is at most this many slices
 
   uint64_t chunk() const { return slice * slices_per_chunk; }
-  Extent lane_share(uint64_t block_count, uint32_t lane) const;  // relative to the block
-  uint64_t rounds(uint64_t block_count) const;                   // 0 for an empty block
-  // What a round moves of a lane's share; relative to the block, may be empty.
-  Extent piece(const Extent& share, uint64_t round) const {
-    const uint64_t begin = std::min(share.count, round * chunk());
-    return {share.offset + begin, std::min(share.count - begin, chunk())};
+  uint64_t rounds(uint64_t block_count) const;  // 0 for an empty block
+  // What a round moves of a block; relative to it, may be empty.
+  Extent piece(uint64_t block_count, uint64_t round) const {
+    const uint64_t begin = std::min(block_count, round * chunk());
+    return {begin, std::min(block_count - begin, chunk())};
   }
   uint32_t slices(uint64_t piece_count) const {  // 0 for an empty piece
     return static_cast<uint32_t>((piece_count + slice - 1) / slice);

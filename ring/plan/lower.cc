@@ -43,11 +43,10 @@ class Lowering {
     add(Kind::kSignal, 0, others(plan_));
     if (program_.posts) add_posts();
     add(Kind::kAwait, 0, others(plan_));
-    for (uint32_t s = 0; s < plan_.lanes[0].count; ++s) {
-      const uint32_t index = plan_.lanes[0].first + s;
-      const Step& step = plan_.steps[index];
+    for (uint32_t s = 0; s < plan_.steps.size(); ++s) {
+      const Step& step = plan_.steps[s];
       if (moves_data(step)) {
-        program_.posts ? add_rest(index, step) : add_pass(index, step);
+        program_.posts ? add_rest(s, step) : add_pass(s, step);
       } else if (step.barrier >= kArrivedWord) {
         throw Exception(ErrorCode::kInternal, "a stream has three barriers");
       } else if (step.sources == 0) {
@@ -125,9 +124,6 @@ bool takes_straight(const Plan& plan, const Step& step) {
   return step.sources == 1 && is_remote(sources_of(plan, step)[0]);
 }
 
-StreamProgram lower(const Plan& plan) {
-  if (plan.lanes.size() != 1) throw Exception(ErrorCode::kInternal, "a stream has one lane");
-  return Lowering(plan).run();
-}
+StreamProgram lower(const Plan& plan) { return Lowering(plan).run(); }
 
 }  // namespace rondo

@@ -50,8 +50,8 @@ struct StreamProgram {
 
 // What the stream of plan.rank gets: first all ranks meet (word 0), since no host has heard from the others; then the
 // steps, with a word for each barrier of the plan and words of messages where it sends data over links, from one rank
-// and to one rank. Pure. Throws Exception(kInternal) for a plan of several lanes, of scratch or staging memory, with
-// links to more ranks that are no posts, or with four barriers or more.
+// and to one rank. Pure. Throws Exception(kInternal) for a plan of scratch or staging memory, with links
+// to more ranks that are no posts, or with four barriers or more.
 StreamProgram lower(const Plan& plan);
 
 // Whether a step that takes posts stores what it takes where it belongs.

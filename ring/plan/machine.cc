@@ -51,9 +51,9 @@ const PairCost& Machine::cost_of(int a, int b) const {
 // Finds the channel of every mailbox once, so that the run itself looks nothing up.
 void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   const Plan& plan = *rank.plan;
-  rank.walk.start(plan, load_.lane, load_.slicing, load_.share);
+  rank.walk.start(plan, load_.slicing);
   rank.ref_link.resize(plan.refs.size());
-  const Step* steps = steps_of(plan, load_.lane).data();
+  const Step* steps = plan.steps.data();
   for (WalkStep& bound : rank.walk.steps()) {
     const Step& step = *steps++;
     const std::span<const Ref> refs = refs_of(plan, step);
@@ -73,7 +73,7 @@ void Machine::bind(Rank& rank, std::vector<uint32_t>& first_channel) {
   rank.sent = rank.walk.first_cursor();
 }
 
-// Posts the landings of the next slice, all or none. In the order of the lane: what may not be written yet blocks the
+// Posts the landings of the next slice, all or none. In the order of the plan: what may not be written yet blocks the
 // rest.
 bool Machine::post(Rank& rank) {
   const Cursor& cursor = rank.walk.posted();
@@ -279,14 +279,13 @@ std::string Machine::stuck() const {
     if (cursor.at_end) continue;
     int peer = -1;
     const char* what = obstacle(rank, peer);
-    std::string text = place_of(*rank.plan, load_.lane, cursor.step) + ", round " + std::to_string(cursor.round) +
-                       ", slice " + std::to_string(cursor.slice) + ": waits for ever for " +
-                       (what == nullptr ? "nothing" : what);
+    std::string text = place_of(*rank.plan, cursor.step) + ", round " + std::to_string(cursor.round) + ", slice " +
+                       std::to_string(cursor.slice) + ": waits for ever for " + (what == nullptr ? "nothing" : what);
     return peer < 0 ? text : text + " rank " + std::to_string(peer);
   }
   for (const Rank& rank : ranks_) {
     if (!rank.walk.done()) {
-      return place_of(*rank.plan, load_.lane, rank.sent.step) + ": its slices are never sent";
+      return place_of(*rank.plan, rank.sent.step) + ": its slices are never sent";
     }
   }
   return "";

@@ -15,17 +15,15 @@ namespace rondo {
 
 // What a run moves.
 struct Load {
-  uint32_t lane = 0;                  // of the plans
   Slicing slicing;                    // in bytes (elements of one byte)
-  uint32_t share = 0;                 // which of cut.lanes shares of every block the lane moves
   std::vector<uint64_t> block_bytes;  // by length_of(); its size is lengths_of()
   bool counted = false;               // an empty block sent over a link is one empty slice
   Topology topology;                  // what kind each pair is; empty: all ranks on one host, without shared memory
 };
 
-// Runs one lane of all ranks slice by slice: every rank walks as in the engine (walk.h), over links that hold `depth`
+// Runs all ranks slice by slice: every rank walks as in the engine (walk.h), over links that hold `depth`
 // slices a direction. It takes the strictest reading of the executor's contract:
-//   - landings are posted in the order of the lane; one that may not be written yet holds up those behind it;
+//   - landings are posted in the order of the plan; one that may not be written yet holds up those behind it;
 //   - a slice is sent only when its receiver has posted a landing for it.
 // Whatever runs here to the end does so under any executor that waits for less. Whether a slice can move never ends by
 // another's moving, so the order in which ranks are tried changes nothing: one run proves that there is no deadlock,
@@ -45,7 +43,7 @@ class Machine {
   struct Move {
     int rank = 0;
     uint64_t round = 0;
-    uint32_t step = 0;  // of the lane
+    uint32_t step = 0;  // of its plan
     uint32_t slice = 0;
     uint64_t bytes = 0;
     double end_us = 0;
@@ -56,7 +54,7 @@ class Machine {
   // A slice on a link.
   struct Transfer {
     int from = 0, to = 0;
-    uint32_t step = 0;  // of the sender's lane
+    uint32_t step = 0;  // of the sender's plan
     uint64_t bytes = 0;
     double begin_us = 0;  // it begins to leave through the sender's port
     double end_us = 0;    // all of it has come in through the receiver's port
@@ -95,11 +93,9 @@ class Machine {
     bool operator<(const Arrival& other) const { return first_byte_us < other.first_byte_us; }
   };
 
-  // The walk of one rank over its lane, and the channel behind each of its mailboxes.
+  // The walk of one rank over its plan, and the channel behind each of its mailboxes.
   void bind(Rank& rank, std::vector<uint32_t>& first_channel);
-  const Step& step_at(const Rank& rank, const Cursor& cursor) const {
-    return steps_of(*rank.plan, load_.lane)[cursor.step];
-  }
+  const Step& step_at(const Rank& rank, const Cursor& cursor) const { return rank.plan->steps[cursor.step]; }
   // Each tries the next slice of a rank. True: it has moved, and ranks that may wait for that are queued.
   bool post(Rank& rank);
   bool combine(Rank& rank);

@@ -144,7 +144,6 @@ Plan build_one_shot(const PlanRequest& request) {
   const int world = request.topology.world();
   PlanBuilder b(request, direct_blocks(request.collective, world), static_cast<uint32_t>(world - 1));
   for (int rank = 0; rank < b.world(); ++rank) b.set_post(rank, posted_blocks(b, rank));
-  b.begin_lane();  // one exchange; more lanes would be more exchanges
   post(b);
   b.meet(kEachRound);
   take(b);

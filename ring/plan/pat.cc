@@ -116,13 +116,10 @@ Plan build_pat(const PlanRequest& request) {
   const Trees trees(world, request.rank, request.chunks_in_flight);
   PlanBuilder b(request, static_cast<uint32_t>(world), fan_of(world));
   b.set_chunks_in_flight(trees.together());
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    if (request.collective == Collective::kAllGather) {
-      trees.all_gather(b);
-    } else {
-      trees.reduce_scatter(b);
-    }
+  if (request.collective == Collective::kAllGather) {
+    trees.all_gather(b);
+  } else {
+    trees.reduce_scatter(b);
   }
   return b.take();
 }

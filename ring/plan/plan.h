@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-// A collective as data: what one rank does, in order, lane by lane. Built by a pure function (build.h), proved by
-// verify.h, costed by simulate.h, run by ring/engine/run/lane_run.h. Steps name blocks, never bytes or pointers, so a
+// A collective as data: what one rank does, in order. Built by a pure function (build.h), proved by verify.h, costed by
+// simulate.h, run by ring/engine/run/plan_run.h. Steps name blocks, never bytes or pointers, so a
 // plan serves every count and dtype and is cached.
 
 // Where a step reads or writes.
@@ -21,7 +21,7 @@ namespace rondo {
 //                    gather: input block = own rank, output blocks 0..world-1 on the root; scatter: the reverse;
 //                    all_to_all: input block d goes to rank d, output block s came from rank s.
 //                    In place, input block c and output block c are the same memory.
-//   kScratch         library memory of this rank and lane; block = slot * plan.blocks + c, with room for a piece of
+//   kScratch         library memory of this rank; block = slot * plan.blocks + c, with room for a piece of
 //                    block c.
 //   kMailbox         as a source: the next slices from `peer`; as a target: sent to `peer`. Its block is the step's.
 //   kWindow          memory of `peer` that this step loads from or stores to: its input, or by flag its output or
@@ -62,26 +62,17 @@ inline constexpr uint32_t kMaxStepTargets = 64;
 struct Step {
   uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
   // Before a slice of this step is written to memory, the same slice of step `after` must be combined and sent, and all
-  // before it: the last earlier step of this lane whose slices a link may still read from that memory, or, if this step
+  // before it: the last earlier step whose slices a link may still read from that memory, or, if this step
   // is received into memory as it is (one source, a mailbox) and may therefore land early, the last that uses it at
-  // all. An index in the lane (0 is the lane's first step), or kNoStep. Input and output count as one memory, as in
-  // place.
+  // all. An index in Plan::steps, or kNoStep. Input and output count as one memory, as in place.
   uint32_t after = kNoStep;
   uint8_t sources = 0;
   uint8_t targets = 0;
   uint16_t flags = 0;
-  // A signal or a wait between steps on windows: the number of the barrier that it is part of, from 1 on in each lane
-  // and round; the same barriers on all ranks, so that a number in shared memory can say how far a rank is. 0: none.
+  // A signal or a wait between steps on windows: the number of the barrier that it is part of, from 1 on in each
+  // round; the same barriers on all ranks, so that a number in shared memory can say how far a rank is. 0: none.
   uint16_t barrier = 0;
   bool operator==(const Step&) const = default;
-};
-
-// Steps [first, first + count) of Plan::steps, run in order. Lanes are independent: each works on its own share of
-// every block, over links of its own.
-struct Lane {
-  uint32_t first = 0;
-  uint32_t count = 0;
-  bool operator==(const Lane&) const = default;
 };
 
 struct Plan {
@@ -98,16 +89,12 @@ struct Plan {
                                              // on all ranks); empty: a collective without posts
   uint32_t max_peers = 0;  // the most peers that any rank of this collective has (equal on all ranks; sizes mailboxes)
   std::vector<int> peers;  // ranks that this plan has links to, ascending, no duplicates
-  std::vector<Lane> lanes;
   std::vector<Step> steps;
   std::vector<Ref> refs;
 
   bool operator==(const Plan&) const = default;
 };
 
-inline std::span<const Step> steps_of(const Plan& plan, uint32_t lane) {
-  return std::span<const Step>(plan.steps).subspan(plan.lanes[lane].first, plan.lanes[lane].count);
-}
 inline std::span<const Ref> sources_of(const Plan& plan, const Step& step) {
   return std::span<const Ref>(plan.refs).subspan(step.first, step.sources);
 }

@@ -99,12 +99,6 @@ Ref PlanBuilder::posted_input(int owner, uint32_t c) const {
   return ref;
 }
 
-void PlanBuilder::begin_lane() {
-  plan_.lanes.push_back({static_cast<uint32_t>(plan_.steps.size()), 0});
-  barrier_ = 0;
-  accesses_.clear();
-}
-
 // Input and output blocks are one memory where the collective can run in place, so that one plan serves both ways.
 uint32_t PlanBuilder::memory_index(const Ref& ref) const {
   switch (ref.space) {
@@ -118,7 +112,6 @@ uint32_t PlanBuilder::memory_index(const Ref& ref) const {
 }
 
 void PlanBuilder::step(std::span<const Ref> sources, std::span<const Ref> targets, uint16_t flags) {
-  RONDO_CHECK(!plan_.lanes.empty(), "a step before begin_lane()");
   RONDO_CHECK(sources.size() <= kMaxStepSources && targets.size() <= kMaxStepTargets, "a step of too many refs");
   Step step;
   step.first = static_cast<uint32_t>(plan_.refs.size());
@@ -130,7 +123,7 @@ void PlanBuilder::step(std::span<const Ref> sources, std::span<const Ref> target
   plan_.refs.insert(plan_.refs.end(), targets.begin(), targets.end());
 
   step.after = after_of(step);
-  note_access(step, plan_.lanes.back().count++);
+  note_access(step, static_cast<uint32_t>(plan_.steps.size()));
   plan_.steps.push_back(step);
 }
 

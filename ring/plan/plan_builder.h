@@ -47,8 +47,6 @@ class PlanBuilder {
   Ref posted_input(int owner, uint32_t c) const;  // what its owner put there by copying input(c)
 
   // --- moves
-  // Steps belong to the lane that was begun last. Scratch slots are counted over all lanes, memory accesses for each.
-  void begin_lane();
   void step(std::span<const Ref> sources, std::span<const Ref> targets, uint16_t flags = 0);
   void step(std::initializer_list<Ref> sources, std::initializer_list<Ref> targets, uint16_t flags = 0);
   void send(uint32_t c, int peer) { step({input(c)}, {to(peer, c)}); }
@@ -68,7 +66,7 @@ class PlanBuilder {
   void wait(int peer) { step({from(peer, 0)}, {}); }
   // A signal to each other rank, and a wait for one from each.
   void meet(uint16_t flags = 0);
-  // Signals and waits from here on are of the lane's next barrier. By all ranks, also those without a part in it.
+  // Signals and waits from here on are of the next barrier. By all ranks, also those without a part in it.
   void begin_barrier() { ++barrier_; }
 
   // The plan, with its peers sorted. The builder is used up.
@@ -84,7 +82,7 @@ class PlanBuilder {
   bool scale_at_source_ = false;
   bool in_place_possible_ = true;
   uint16_t barrier_ = 0;
-  // What the steps of this lane so far do with a block of memory.
+  // What the steps so far do with a block of memory.
   struct Access {
     uint32_t last = kNoStep;       // the last step that reads or writes it
     uint32_t sent_from = kNoStep;  // the last step whose slices a link reads from it

@@ -154,47 +154,41 @@ Plan build_ring(const PlanRequest& request) {
   const int world = request.topology.world();
   const uint32_t blocks = one_block(request.collective) ? 1 : static_cast<uint32_t>(world);
   PlanBuilder b(request, blocks, fan_of(request.collective, world));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    // Odd lanes go round the other way, so that data crosses each pair of neighbors in both directions. Scans go by
-    // rank and know one direction only.
-    const Ring ring(world, request.rank, lane % 2 == 0 ? Ring::Direction::kUp : Ring::Direction::kDown);
-    b.begin_lane();
-    switch (request.collective) {
-      case Collective::kAllReduce:
-        all_reduce(b, ring);
-        break;
-      case Collective::kReduceScatter:
-        reduce_scatter(b, ring);
-        break;
-      case Collective::kAllGather:
-        all_gather(b, ring);
-        break;
-      case Collective::kBroadcast:
-        broadcast(b, ring, ring.hops_from(request.root));
-        break;
-      case Collective::kReduce:
-        reduce(b, ring, ring.hops_from(request.root));
-        break;
-      case Collective::kGather:
-        gather(b, ring);
-        break;
-      case Collective::kScatter:
-        scatter(b, ring);
-        break;
-      case Collective::kAllToAll:
-        all_to_all(b, ring);
-        break;
-      case Collective::kBarrier:
-        // One lane is enough to meet.
-        if (lane == 0) barrier(b, ring);
-        break;
-      case Collective::kScan:
-        scan(b);
-        break;
-      case Collective::kExscan:
-        exscan(b);
-        break;
-    }
+  const Ring ring(world, request.rank);
+  switch (request.collective) {
+    case Collective::kAllReduce:
+      all_reduce(b, ring);
+      break;
+    case Collective::kReduceScatter:
+      reduce_scatter(b, ring);
+      break;
+    case Collective::kAllGather:
+      all_gather(b, ring);
+      break;
+    case Collective::kBroadcast:
+      broadcast(b, ring, ring.hops_from(request.root));
+      break;
+    case Collective::kReduce:
+      reduce(b, ring, ring.hops_from(request.root));
+      break;
+    case Collective::kGather:
+      gather(b, ring);
+      break;
+    case Collective::kScatter:
+      scatter(b, ring);
+      break;
+    case Collective::kAllToAll:
+      all_to_all(b, ring);
+      break;
+    case Collective::kBarrier:
+      barrier(b, ring);
+      break;
+    case Collective::kScan:
+      scan(b);
+      break;
+    case Collective::kExscan:
+      exscan(b);
+      break;
   }
   return b.take();
 }

@@ -1,8 +1,5 @@
 #include "ring/plan/simulate.h"
 
-#include <algorithm>
-
-#include "ring/base/check.h"
 #include "ring/plan/layout.h"
 #include "ring/plan/structure.h"
 
@@ -17,38 +14,30 @@ std::vector<uint64_t> block_bytes(const Plan& plan, uint64_t bytes) {
   return lengths;
 }
 
-// One lane, as if the other lanes used each port as much at the same time.
-Machine machine_of(std::span<const Plan> plans, const SimulationRequest& request, uint32_t lane) {
-  const uint32_t lanes = static_cast<uint32_t>(plans[0].lanes.size());
+Machine machine_of(std::span<const Plan> plans, const SimulationRequest& request) {
   Load load;
-  load.lane = load.share = lane;
-  load.slicing = {lanes, 1, request.slice_bytes, request.slices_per_chunk};
+  load.slicing = {1, request.slice_bytes, request.slices_per_chunk};
   load.block_bytes = block_bytes(plans[0], request.bytes);
   load.topology = request.topology;
-  CostModel cost = request.cost;
-  for (PairCost* pair : {&cost.memory, &cost.loopback, &cost.network}) pair->beta_us_per_byte *= lanes;
   const uint32_t depth = request.depth == 0 ? request.slices_per_chunk * plans[0].chunks_in_flight + 1 : request.depth;
-  return Machine(plans, load, depth, cost);
+  return Machine(plans, load, depth, request.cost);
 }
 
 }  // namespace
 
 Simulation simulate(std::span<const Plan> plans, const SimulationRequest& request) {
+  Machine machine = machine_of(plans, request);
   Simulation result;
-  for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
-    Machine machine = machine_of(plans, request, lane);
-    result.finished &= machine.run();
-    result.time_us = std::max(result.time_us, machine.finish_us());
-    result.slices += machine.slices();
-  }
+  result.finished = machine.run();
+  result.time_us = machine.finish_us();
+  result.slices = machine.slices();
   return result;
 }
 
 RecordedSimulation simulate_recorded(std::span<const Plan> plans, const SimulationRequest& request) {
-  RONDO_CHECK(plans[0].lanes.size() == 1, "lanes share ports, and the record is of one");
   RecordedSimulation result;
   result.block_bytes = block_bytes(plans[0], request.bytes);
-  Machine machine = machine_of(plans, request, 0);
+  Machine machine = machine_of(plans, request);
   machine.record(&result.moves);
   machine.record(&result.transfers);
   result.finished = machine.run();

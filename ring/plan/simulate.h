@@ -26,11 +26,10 @@ struct Simulation {
   uint64_t slices = 0;   // combined by all ranks
 };
 
-// What the plans of all ranks take, by the machine that the verifier proves progress with (machine.h). Lanes run at
-// once and share every port evenly: beta counts lanes times for each.
+// What the plans of all ranks take, by the machine that the verifier proves progress with (machine.h).
 Simulation simulate(std::span<const Plan> plans, const SimulationRequest& request);
 
-// A simulation of plans of one lane, with all that the machine recorded.
+// A simulation with all that the machine recorded.
 struct RecordedSimulation : Simulation {
   std::vector<Machine::Move> moves;
   std::vector<Machine::Transfer> transfers;

@@ -21,14 +21,11 @@ void hub(PlanBuilder& b) {
 
 Plan build_star(const PlanRequest& request) {
   PlanBuilder b(request, 1, static_cast<uint32_t>(request.topology.world() - 1));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    if (request.rank == kHub) {
-      hub(b);
-    } else {
-      b.send(0, kHub);
-      b.recv_copy(0, kHub);
-    }
+  if (request.rank == kHub) {
+    hub(b);
+  } else {
+    b.send(0, kHub);
+    b.recv_copy(0, kHub);
   }
   return b.take();
 }

@@ -128,11 +128,10 @@ Failure check_refs_together(const Plan& plan, const Step& step) {
 }
 
 // One step by itself. Indices are checked before they are used: a broken plan must be refused, not read past its end.
-Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
-  const Step& step = steps_of(plan, lane)[index];
+Failure check_step(const Plan& plan, uint32_t index) {
+  const Step& step = plan.steps[index];
   if (size_t{step.first} + step.sources + step.targets > plan.refs.size()) {
-    return "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(lane) + ", step " + std::to_string(index) +
-           ": refs past the end of the plan";
+    return "rank " + std::to_string(plan.rank) + ", step " + std::to_string(index) + ": refs past the end of the plan";
   }
   Failure failure;
   if (step.sources + step.targets == 0) failure = "does nothing";
@@ -145,14 +144,14 @@ Failure check_step(const Plan& plan, uint32_t lane, uint32_t index) {
     if (!failure) failure = check_ref(plan, ref, true);
   }
   if (!failure) failure = check_refs_together(plan, step);
-  if (failure) return place_of(plan, lane, index) + ": " + *failure;
+  if (failure) return place_of(plan, index) + ": " + *failure;
   return std::nullopt;
 }
 
-// The number of barriers of a lane: they are numbered from 1.
-uint16_t last_barrier(const Plan& plan, uint32_t lane) {
+// The number of barriers of a plan: they are numbered from 1.
+uint16_t last_barrier(const Plan& plan) {
   uint16_t last = 0;
-  for (const Step& step : steps_of(plan, lane)) last = std::max(last, step.barrier);
+  for (const Step& step : plan.steps) last = std::max(last, step.barrier);
   return last;
 }
 
@@ -164,28 +163,23 @@ bool needs_barriers(std::span<const Plan> plans) {
 // Barriers come one after the other, and every rank has as many. A rank arrives at each by one number for all who wait,
 // so it arrives once.
 Failure check_barriers(const Plan& plan, std::span<const Plan> plans, bool needed) {
-  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    uint16_t now = 0, arrived = 0;
-    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      const Step& step = steps_of(plan, l)[s];
-      const bool signal = length_of(plan, step) == kSignalLength;
-      if (signal && needed && step.barrier == 0) return place_of(plan, l, s) + ": a signal outside of a barrier";
-      if (step.barrier == 0) continue;
-      if (!needed) return place_of(plan, l, s) + ": a barrier in a collective without windows";
-      if (!signal) return place_of(plan, l, s) + ": a barrier that moves data";
-      if ((step.flags & kEachRound) == 0) return place_of(plan, l, s) + ": a barrier in the first round only";
-      if (step.barrier < now) return place_of(plan, l, s) + ": a barrier after a later one";
-      now = step.barrier;
-      if (step.targets == 0) continue;
-      if (arrived == now) return place_of(plan, l, s) + ": arrives at one barrier twice";
-      arrived = now;
-    }
-    if (l < plans[0].lanes.size() && now != last_barrier(plans[0], l)) {
-      return "rank " + std::to_string(plan.rank) + ", lane " + std::to_string(l) +
-             ": another number of barriers than " + "rank 0";
-    }
+  uint16_t now = 0, arrived = 0;
+  for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    const bool signal = length_of(plan, step) == kSignalLength;
+    if (signal && needed && step.barrier == 0) return place_of(plan, s) + ": a signal outside of a barrier";
+    if (step.barrier == 0) continue;
+    if (!needed) return place_of(plan, s) + ": a barrier in a collective without windows";
+    if (!signal) return place_of(plan, s) + ": a barrier that moves data";
+    if ((step.flags & kEachRound) == 0) return place_of(plan, s) + ": a barrier in the first round only";
+    if (step.barrier < now) return place_of(plan, s) + ": a barrier after a later one";
+    now = step.barrier;
+    if (step.targets == 0) continue;
+    if (arrived == now) return place_of(plan, s) + ": arrives at one barrier twice";
+    arrived = now;
   }
-  return std::nullopt;
+  if (now == last_barrier(plans[0])) return std::nullopt;
+  return "rank " + std::to_string(plan.rank) + ": another number of barriers than rank 0";
 }
 
 // A post is as long as its list: its writer fills all of it, each block once and before its signal.
@@ -211,9 +205,6 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers)
   const std::string who = "rank " + std::to_string(plan.rank);
   if (plan.blocks == 0) return who + ": no blocks";
   if (!std::is_sorted(plan.peers.begin(), plan.peers.end())) return who + ": peers are not in order";
-  for (const Lane& lane : plan.lanes) {
-    if (size_t{lane.first} + lane.count > plan.steps.size()) return who + ": a lane past the last step";
-  }
   for (int peer : plan.peers) {
     if (peer < 0 || peer >= plan.world || peer == plan.rank) return who + ": peer " + std::to_string(peer) + " is none";
     const std::vector<int>& theirs = plans[static_cast<size_t>(peer)].peers;
@@ -222,12 +213,10 @@ Failure check_plan(const Plan& plan, std::span<const Plan> plans, bool barriers)
     }
   }
   std::vector<bool> used(plans.size());
-  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      if (Failure failure = check_step(plan, l, s)) return failure;
-      for (const Ref& ref : refs_of(plan, steps_of(plan, l)[s])) {
-        if (ref.space == Space::kMailbox) used[ref.peer] = true;
-      }
+  for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+    if (Failure failure = check_step(plan, s)) return failure;
+    for (const Ref& ref : refs_of(plan, plan.steps[s])) {
+      if (ref.space == Space::kMailbox) used[ref.peer] = true;
     }
   }
   for (int peer : plan.peers) {
@@ -249,7 +238,6 @@ Failure check_same(const Plan& plan, const Plan& first, size_t index, size_t cou
     return who + " has another number of chunks in flight";
   if (plan.max_peers != first.max_peers) return who + " has another max_peers";
   if (plan.posts != first.posts) return who + " has other posts";
-  if (plan.lanes.size() != first.lanes.size()) return who + " has another number of lanes";
   return std::nullopt;
 }
 
@@ -259,14 +247,12 @@ Failure check_unmixed(std::span<const Plan> plans) {
   if (!has_windows(plans)) return std::nullopt;
   if (has_posts(plans) && needs_barriers(plans)) return "posts beside other windows";
   for (const Plan& plan : plans) {
-    for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-      for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-        const Step& step = steps_of(plan, l)[s];
-        if (length_of(plan, step) == kSignalLength) continue;
-        for (const Ref& ref : refs_of(plan, step)) {
-          if (ref.space != Space::kMailbox) continue;
-          return place_of(plan, l, s) + ": moves data over a link in a collective that uses windows";
-        }
+    for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+      const Step& step = plan.steps[s];
+      if (length_of(plan, step) == kSignalLength) continue;
+      for (const Ref& ref : refs_of(plan, step)) {
+        if (ref.space != Space::kMailbox) continue;
+        return place_of(plan, s) + ": moves data over a link in a collective that uses windows";
       }
     }
   }
@@ -291,7 +277,7 @@ bool uses_targets_of(const Plan& plan, const Step& step, const Step& earlier) {
   return false;
 }
 
-// What is known of one block of memory while check_overwriting walks a lane.
+// What is known of one block of memory while check_overwriting walks a plan.
 struct Access {
   uint32_t step = kNoStep;       // last step that reads or writes it
   uint32_t sent_from = kNoStep;  // last step that sends from it
@@ -342,36 +328,32 @@ std::optional<std::string> check_structure(std::span<const Plan> plans) {
 }
 
 std::optional<std::string> check_overwriting(const Plan& plan) {
-  std::vector<Access> accesses;
-  for (uint32_t l = 0; l < plan.lanes.size(); ++l) {
-    accesses.assign(size_t{2 + plan.scratch_slots} * plan.blocks, {});
-    const auto access = [&](const Ref& ref) -> Access& { return accesses[memory_index(plan, ref)]; };
-    for (uint32_t s = 0; s < plan.lanes[l].count; ++s) {
-      const Step& step = steps_of(plan, l)[s];
-      const bool lands = step.sources == 1 && plan.refs[step.first].space == Space::kMailbox;
-      bool sends = false;
-      for (const Ref& ref : targets_of(plan, step)) sends |= ref.space == Space::kMailbox;
-      for (const Ref& ref : targets_of(plan, step)) {
-        if (is_remote(ref)) continue;
-        const uint32_t needed = lands ? access(ref).step : access(ref).sent_from;
-        if (needed == kNoStep || (step.after != kNoStep && step.after >= needed)) continue;
-        return place_of(plan, l, s) + ": overwrites " + describe(plan, ref) + ", which step " + std::to_string(needed) +
-               (access(ref).sent_from == needed ? " may still be sending" : " may yet have to use") +
-               "; it waits for " +
-               (step.after == kNoStep ? std::string("nothing") : "step " + std::to_string(step.after) + " only");
-      }
-      if (step.after != kNoStep && !uses_targets_of(plan, step, steps_of(plan, l)[step.after])) {
-        return place_of(plan, l, s) + ": waits for step " + std::to_string(step.after) +
-               ", which does not use the memory that this step writes";
-      }
-      for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
-        const Ref& ref = plan.refs[step.first + i];
-        if (is_remote(ref)) continue;
-        access(ref).step = s;
-        // A fold goes to a slot or to its target in memory, and is sent from there.
-        const bool target = i >= step.sources;
-        if (sends && (target || step.sources == 1)) access(ref).sent_from = s;
-      }
+  std::vector<Access> accesses(size_t{2 + plan.scratch_slots} * plan.blocks);
+  const auto access = [&](const Ref& ref) -> Access& { return accesses[memory_index(plan, ref)]; };
+  for (uint32_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    const bool lands = step.sources == 1 && plan.refs[step.first].space == Space::kMailbox;
+    bool sends = false;
+    for (const Ref& ref : targets_of(plan, step)) sends |= ref.space == Space::kMailbox;
+    for (const Ref& ref : targets_of(plan, step)) {
+      if (is_remote(ref)) continue;
+      const uint32_t needed = lands ? access(ref).step : access(ref).sent_from;
+      if (needed == kNoStep || (step.after != kNoStep && step.after >= needed)) continue;
+      return place_of(plan, s) + ": overwrites " + describe(plan, ref) + ", which step " + std::to_string(needed) +
+             (access(ref).sent_from == needed ? " may still be sending" : " may yet have to use") + "; it waits for " +
+             (step.after == kNoStep ? std::string("nothing") : "step " + std::to_string(step.after) + " only");
+    }
+    if (step.after != kNoStep && !uses_targets_of(plan, step, plan.steps[step.after])) {
+      return place_of(plan, s) + ": waits for step " + std::to_string(step.after) +
+             ", which does not use the memory that this step writes";
+    }
+    for (uint32_t i = 0; i < uint32_t{step.sources} + step.targets; ++i) {
+      const Ref& ref = plan.refs[step.first + i];
+      if (is_remote(ref)) continue;
+      access(ref).step = s;
+      // A fold goes to a slot or to its target in memory, and is sent from there.
+      const bool target = i >= step.sources;
+      if (sends && (target || step.sources == 1)) access(ref).sent_from = s;
     }
   }
   return std::nullopt;

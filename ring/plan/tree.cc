@@ -81,19 +81,16 @@ Plan build_tree(const PlanRequest& request) {
   const int root = request.collective == Collective::kAllReduce ? 0 : request.root;
   const Binomial tree(world, root, request.rank);
   PlanBuilder b(request, 1, levels(world));
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    switch (request.collective) {
-      case Collective::kAllReduce:
-        all_reduce(b, tree);
-        break;
-      case Collective::kReduce:
-        fold_up(b, tree, {b.output(0)});
-        break;
-      default:
-        spread_down(b, tree);
-        break;
-    }
+  switch (request.collective) {
+    case Collective::kAllReduce:
+      all_reduce(b, tree);
+      break;
+    case Collective::kReduce:
+      fold_up(b, tree, {b.output(0)});
+      break;
+    default:
+      spread_down(b, tree);
+      break;
   }
   return b.take();
 }

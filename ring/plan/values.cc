@@ -34,7 +34,7 @@ struct Parcel {
 // One rank: its memory and how far it is.
 struct Actor {
   const Plan* plan = nullptr;
-  uint32_t done = 0;  // steps of the lane in this round
+  uint32_t done = 0;  // steps in this round
   uint32_t round = 0;
   VectorClock clock;                      // its own entry: its steps so far, of all rounds
   std::vector<Accesses> accesses;         // of `memory`, where plans have windows
@@ -45,10 +45,10 @@ struct Actor {
   uint32_t depth = 0;         // ValueTrace::Executed::depth of its last step
 };
 
-// All ranks of one lane, run one step at a time on values instead of bytes (expression.h).
+// All ranks, run one step at a time on values instead of bytes (expression.h).
 class ValueRun {
  public:
-  ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire = Wire::kPlain);
+  ValueRun(std::span<const Plan> plans, Buffers buffers, Scaling scaling, Wire wire = Wire::kPlain);
   // Runs all steps of all ranks, in any order that the links allow.
   Failure run();
   // Compares all promised outputs, of all rounds, with what they hold. After run().
@@ -80,7 +80,7 @@ class ValueRun {
   Failure check_output(const Actor& actor, const Promise& promise);
   Failure check_folded(const Plan& plan, uint32_t block, int first, Value value);
   Failure stuck() const;
-  std::string here(const Actor& actor) const { return place_of(*actor.plan, lane_, actor.done) + ": "; }
+  std::string here(const Actor& actor) const { return place_of(*actor.plan, actor.done) + ": "; }
   // Parcels from one peer, in the order in which it sent them. Requires that it is a peer.
   std::deque<Parcel>& inbox(Actor& actor, int from) const {
     const std::vector<int>& peers = actor.plan->peers;
@@ -88,7 +88,6 @@ class ValueRun {
   }
 
   std::span<const Plan> plans_;
-  uint32_t lane_;
   Buffers buffers_;
   Scaling scaling_;
   Wire wire_;
@@ -105,9 +104,8 @@ class ValueRun {
   ValueTrace* trace_ = nullptr;
 };
 
-ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling, Wire wire)
+ValueRun::ValueRun(std::span<const Plan> plans, Buffers buffers, Scaling scaling, Wire wire)
     : plans_(plans),
-      lane_(lane),
       buffers_(buffers),
       scaling_(scaling),
       wire_(wire),
@@ -134,7 +132,7 @@ ValueRun::ValueRun(std::span<const Plan> plans, uint32_t lane, Buffers buffers, 
     actor.encoded.assign(plan.blocks, false);
     actor.clock.assign(plans.size(), 0);
     if (windows_) actor.accesses.resize(actor.memory.size());
-    if (plan.lanes[lane_].count == 0) actor.round = rounds_;
+    if (plan.steps.empty()) actor.round = rounds_;
     ready_.push_back(static_cast<int>(r));
   }
 }
@@ -162,12 +160,12 @@ size_t ValueRun::memory_index(const Actor& actor, const Ref& ref) const {
   }
 }
 
-const Step& ValueRun::next_step(const Actor& actor) const { return steps_of(*actor.plan, lane_)[actor.done]; }
+const Step& ValueRun::next_step(const Actor& actor) const { return actor.plan->steps[actor.done]; }
 
 // Counts the step in the rank's own clock: from now on the others can hear of it.
 void ValueRun::pass_step(Actor& actor) {
   ++actor.clock[static_cast<size_t>(actor.plan->rank)];
-  if (++actor.done < actor.plan->lanes[lane_].count) return;
+  if (++actor.done < actor.plan->steps.size()) return;
   actor.done = 0;
   ++actor.round;
 }
@@ -197,7 +195,7 @@ Failure ValueRun::touch(Actor& actor, const Ref& ref, Accesses::Kind kind) {
 Failure ValueRun::check_released() const {
   if (!windows_) return std::nullopt;
   for (const Actor& actor : actors_) {
-    const std::string who = rank_name(actor.plan->rank) + ", lane " + std::to_string(lane_) + ": returns while ";
+    const std::string who = rank_name(actor.plan->rank) + ": returns while ";
     for (size_t i = 0; i < size_t{2 * rounds_} * actor.plan->blocks; ++i) {
       const Accesses::Access* other = actor.accesses[i].race(actor.plan->rank, actor.clock, Accesses::Kind::kWrite);
       if (other == nullptr) continue;
@@ -420,9 +418,8 @@ Failure ValueRun::stuck() const {
   for (const Actor& actor : actors_) {
     for (size_t i = 0; i < actor.inbox.size(); ++i) {
       if (actor.inbox[i].empty()) continue;
-      return rank_name(actor.plan->rank) + ", lane " + std::to_string(lane_) + ": " +
-             std::to_string(actor.inbox[i].size()) + " blocks from " + rank_name(actor.plan->peers[i]) +
-             " are never received";
+      return rank_name(actor.plan->rank) + ": " + std::to_string(actor.inbox[i].size()) + " blocks from " +
+             rank_name(actor.plan->peers[i]) + " are never received";
     }
   }
   return std::nullopt;
@@ -433,8 +430,7 @@ Failure ValueRun::stuck() const {
 // that scales as it folds.
 Failure ValueRun::check_folded(const Plan& plan, uint32_t block, int first, Value value) {
   const bool scans = first > 0;
-  const std::string where =
-      rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(block) + " ";
+  const std::string where = rank_name(plan.rank) + ": output " + std::to_string(block) + " ";
   if (!scans) {
     const auto [it, is_first] = agreed_.insert({block, {value, plan.rank}});
     if (!is_first) {
@@ -492,8 +488,7 @@ Failure ValueRun::check_outputs() {
 Failure ValueRun::check_output(const Actor& actor, const Promise& promise) {
   const Plan& plan = *actor.plan;
   const Value value = actor.memory[memory_index(actor, {Space::kOutput, 0, 0, promise.block})];
-  const std::string where =
-      rank_name(plan.rank) + ", lane " + std::to_string(lane_) + ": output " + std::to_string(promise.block) + " ";
+  const std::string where = rank_name(plan.rank) + ": output " + std::to_string(promise.block) + " ";
   if (value == kNoValue) return where + "is never written";
   if (promise.folded) return check_folded(plan, actor.round * plan.blocks + promise.block, promise.first, value);
   Value wanted = expressions_.leaf(promise.source, actor.round * plan.blocks + promise.source_block);
@@ -519,21 +514,20 @@ Failure ValueRun::check_heard() const {
 
 }  // namespace
 
-std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling,
-                                        Wire wire) {
-  ValueRun run(plans, lane, buffers, scaling, wire);
+std::optional<std::string> check_values(std::span<const Plan> plans, Buffers buffers, Scaling scaling, Wire wire) {
+  ValueRun run(plans, buffers, scaling, wire);
   if (Failure failure = run.run()) return failure;
   return run.check_outputs();
 }
 
 std::optional<std::string> check_barrier(std::span<const Plan> plans) {
-  ValueRun run(plans, 0, Buffers::kOutOfPlace, Scaling::kAtFold);
+  ValueRun run(plans, Buffers::kOutOfPlace, Scaling::kAtFold);
   if (Failure failure = run.run()) return failure;
   return run.check_heard();
 }
 
-ValueTrace trace_values(std::span<const Plan> plans, uint32_t lane) {
-  ValueRun run(plans, lane, Buffers::kOutOfPlace, Scaling::kAtFold);
+ValueTrace trace_values(std::span<const Plan> plans) {
+  ValueRun run(plans, Buffers::kOutOfPlace, Scaling::kAtFold);
   ValueTrace trace;
   run.record(&trace);
   if (Failure failure = run.run()) throw Exception(ErrorCode::kInternal, *failure);

@@ -20,11 +20,11 @@ enum class Scaling : uint8_t { kAtFold, kAtSource };  // PlanRequest::scale_at_s
 // the type of folds, does not.
 enum class Wire : uint8_t { kPlain, kCoded };
 
-// Runs one lane of all ranks on symbolic values, a block at a time over links without limit, and compares what the
+// Runs all ranks on symbolic values, a block at a time over links without limit, and compares what the
 // outputs hold with what the collective promises (goal.h). Each rank's steps run in order and links are first in, first
 // out, so the values do not depend on timing: one run stands for all.
 // Coded: also that no rank encodes a block twice, so that one residual a rank and element keeps all that is lost.
-std::optional<std::string> check_values(std::span<const Plan> plans, uint32_t lane, Buffers buffers, Scaling scaling,
+std::optional<std::string> check_values(std::span<const Plan> plans, Buffers buffers, Scaling scaling,
                                         Wire wire = Wire::kPlain);
 
 // Checks signals: after a barrier every rank has heard from every rank.
@@ -40,7 +40,7 @@ struct ValueTrace {
   };
   struct Executed {
     int rank = 0;
-    uint32_t step = 0;            // of the lane
+    uint32_t step = 0;            // of its plan
     uint32_t depth = 0;           // messages in a row that it waits for, the rank's steps before it included
     Value value = kNoValue;       // index in `values`; kNoValue: a signal or a wait
     std::vector<Value> operands;  // by source
@@ -55,6 +55,6 @@ struct ValueTrace {
 };
 
 // Traces plans that pass verify_values(). Throws Exception(kInternal) naming rank and step for others.
-ValueTrace trace_values(std::span<const Plan> plans, uint32_t lane);
+ValueTrace trace_values(std::span<const Plan> plans);
 
 }  // namespace rondo

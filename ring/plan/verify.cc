@@ -15,26 +15,6 @@ Verdict verdict_of(std::optional<std::string> failure) {
   return failure ? Verdict{false, std::move(*failure)} : Verdict{};
 }
 
-// Equal steps on equal refs; only their place in the plan's arrays differs.
-bool same_lane(const Plan& plan, uint32_t a, uint32_t b) {
-  const auto same_step = [&](const Step& x, const Step& y) {
-    Step moved = y;
-    moved.first = x.first;
-    return x == moved && std::ranges::equal(refs_of(plan, x), refs_of(plan, y));
-  };
-  return std::ranges::equal(steps_of(plan, a), steps_of(plan, b), same_step);
-}
-
-// Lanes have links, scratch and a share of every block of their own: each is a plan by itself, and one that is equal to
-// an earlier one on every rank needs no proof of its own.
-bool proven_before(std::span<const Plan> plans, uint32_t lane) {
-  for (uint32_t earlier = 0; earlier < lane; ++earlier) {
-    if (std::all_of(plans.begin(), plans.end(), [&](const Plan& p) { return same_lane(p, earlier, lane); }))
-      return true;
-  }
-  return false;
-}
-
 // Structure first: the later checks index by what it has checked.
 std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling scaling, Wire wire) {
   if (auto failure = check_structure(plans)) return failure;
@@ -43,14 +23,9 @@ std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling s
   }
   const Collective collective = plans[0].collective;
   if (collective == Collective::kBarrier) return check_barrier(plans);
-  for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
-    if (proven_before(plans, lane)) continue;
-    if (auto failure = check_values(plans, lane, Buffers::kOutOfPlace, scaling, wire)) {
-      return "out of place: " + *failure;
-    }
-    if (!in_place_possible(collective)) continue;
-    if (auto failure = check_values(plans, lane, Buffers::kInPlace, scaling, wire)) return "in place: " + *failure;
-  }
+  if (auto failure = check_values(plans, Buffers::kOutOfPlace, scaling, wire)) return "out of place: " + *failure;
+  if (!in_place_possible(collective)) return std::nullopt;
+  if (auto failure = check_values(plans, Buffers::kInPlace, scaling, wire)) return "in place: " + *failure;
   return std::nullopt;
 }
 
@@ -59,14 +34,13 @@ std::optional<std::string> values_failure(std::span<const Plan> plans, Scaling s
 enum class Lengths : uint8_t { kEqual, kMixed, kCounted };
 
 // Elements of one byte in slices of one byte. Two rounds: everything that ties a round to the next one then happens.
-Load load_of(const Plan& plan, uint32_t lane, uint32_t slices, Lengths lengths) {
+Load load_of(const Plan& plan, uint32_t slices, Lengths lengths) {
   Load load;
   load.slicing.slices_per_chunk = slices;
-  load.lane = lane;
   load.counted = lengths == Lengths::kCounted;
   load.block_bytes.assign(lengths_of(plan), 2 * slices);
   for (size_t i = 0; i < load.block_bytes.size() && lengths != Lengths::kEqual; ++i) {
-    load.block_bytes[i] = mix64(i * 64 + slices * 8 + lane) % (2 * slices + 1);
+    load.block_bytes[i] = mix64(i * 64 + slices * 8) % (2 * slices + 1);
   }
   return load;
 }
@@ -78,15 +52,12 @@ Verdict verify_values(std::span<const Plan> plans, Scaling scaling, Wire wire) {
 }
 
 Verdict verify_progress(std::span<const Plan> plans, uint32_t slices, uint32_t depth) {
-  for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
-    if (proven_before(plans, lane)) continue;
-    for (const Lengths lengths : {Lengths::kEqual, Lengths::kMixed, Lengths::kCounted}) {
-      if (lengths == Lengths::kCounted && plans[0].collective != Collective::kAllToAll) continue;
-      Machine machine(plans, load_of(plans[0], lane, slices, lengths), depth);
-      if (!machine.run()) {
-        return {false, "with " + std::to_string(slices) + " slices a chunk and depth " + std::to_string(depth) + ", " +
-                           machine.stuck()};
-      }
+  for (const Lengths lengths : {Lengths::kEqual, Lengths::kMixed, Lengths::kCounted}) {
+    if (lengths == Lengths::kCounted && plans[0].collective != Collective::kAllToAll) continue;
+    Machine machine(plans, load_of(plans[0], slices, lengths), depth);
+    if (!machine.run()) {
+      return {false, "with " + std::to_string(slices) + " slices a chunk and depth " + std::to_string(depth) + ", " +
+                         machine.stuck()};
     }
   }
   return {};

@@ -10,7 +10,7 @@
 namespace rondo {
 
 // Proves that the plans of all ranks (plans[r] is rank r's) do together what their collective promises; docs/plans.md
-// says how. A failure names rank, lane and step.
+// says how. A failure names rank and step.
 struct Verdict {
   bool ok = true;
   std::string failure;  // empty if ok

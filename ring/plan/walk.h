@@ -9,10 +9,10 @@
 
 namespace rondo {
 
-// What the order of a lane depends on in one step.
+// What the order of slices depends on in one step.
 struct WalkStep {
   const Ref* memory = nullptr;  // the first ref in this rank's memory, whose block says how long the step is
-  Extent share;                 // elements: this lane's part of that block, relative to the block
+  uint64_t count = 0;           // elements of that block
   uint64_t first_number = 0;    // of its first slice in the round that combined() is in, once combined() is that far
   uint32_t after = kNoStep;     // Step::after
   uint16_t barrier = 0;         // Step::barrier
@@ -27,7 +27,7 @@ struct WalkStep {
 
 // The slice `slice` of step `step` in round `round`.
 struct Cursor {
-  uint64_t number = 0;  // slices of the lane before it
+  uint64_t number = 0;  // slices before it
   uint64_t round = 0;
   uint32_t step = 0;
   uint32_t slice = 0;
@@ -35,11 +35,11 @@ struct Cursor {
   bool at_end = false;
 };
 
-// How one rank walks through one lane: for round { for step { for slice } }. Three counters of slices say how far it
+// How one rank walks through its plan: for round { for step { for slice } }. Three counters of slices say how far it
 // is:
 //     posted >= combined >= sent
 // posted: landings given to the links; combined: folded and handed to the links; sent: no link reads them any more.
-// The executor (ring/engine/run/lane_run.h) and the proof of progress (machine.h) both walk by this class, so the rules
+// The executor (ring/engine/run/plan_run.h) and the proof of progress (machine.h) both walk by this class, so the rules
 // that are proved are the rules that run. No link, no user memory, no clock. BoundStep: WalkStep, or derived from it.
 //
 // Use: start(), set_block() for every step that is no signal, begin(). Only start() allocates, and it keeps the
@@ -47,29 +47,26 @@ struct Cursor {
 template <typename BoundStep>
 class Walk {
  public:
-  // share: which of cut.lanes shares of every block the lane moves.
-  void start(const Plan& plan, uint32_t lane, const Slicing& slicing, uint32_t share) {
+  void start(const Plan& plan, const Slicing& slicing) {
     slicing_ = slicing;
-    share_ = share;
     rounds_ = 0;
     barriers_a_round_ = 0;
-    const Lane& program = plan.lanes[lane];
-    steps_.resize(program.count);
-    for (uint32_t i = 0; i < program.count; ++i) bind(plan, plan.steps[program.first + i], steps_[i]);
+    steps_.resize(plan.steps.size());
+    for (size_t i = 0; i < steps_.size(); ++i) bind(plan, plan.steps[i], steps_[i]);
   }
 
   // Says how many elements the block of a step has.
   void set_block(BoundStep& step, uint64_t count) {
-    step.share = slicing_.lane_share(count, share_);
+    step.count = count;
     need_rounds(std::max<uint64_t>(slicing_.rounds(count), step.counted ? 1 : 0));
   }
 
-  // A lane has as many rounds as its longest block. Ranks that wait in each round must have as many rounds as those
+  // A walk has as many rounds as its longest block. Ranks that wait in each round must have as many rounds as those
   // that signal, though their own blocks may be shorter or empty: the caller passes the rounds of the longest block
   // of any rank.
   void need_rounds(uint64_t rounds) { rounds_ = std::max(rounds_, rounds); }
 
-  // To the first slice; again and again for the same lane. barriers: those that the lane passed before.
+  // To the first slice; again and again. barriers: those that the walks before passed.
   void begin(uint64_t barriers = 0) {
     first_barrier_ = barriers;
     round_number_ = 0;
@@ -118,12 +115,12 @@ class Walk {
 
   // Elements of the slice at `cursor`, relative to its block. Requires a step with data: a signal has no block.
   Extent span_of(const Cursor& cursor) const {
-    const Extent piece = slicing_.piece(steps_[cursor.step].share, cursor.round);
+    const Extent piece = slicing_.piece(steps_[cursor.step].count, cursor.round);
     const uint64_t begin = cursor.slice * slicing_.slice;
     return {piece.offset + begin, std::min(slicing_.slice, piece.count - begin)};
   }
 
-  // --- Barriers. Every rank shows one number for the lane, which only grows: the last barrier at which it has arrived.
+  // --- Barriers. Every rank shows one number, which only grows: the last barrier at which it has arrived.
   bool has_barriers() const { return barriers_a_round_ > 0; }
   // The barrier at `cursor`, whose step is part of one.
   uint64_t barrier_number(const Cursor& cursor) const {
@@ -173,7 +170,7 @@ class Walk {
   uint32_t slices_at(const Cursor& cursor) const {
     const BoundStep& step = steps_[cursor.step];
     if (step.signal()) return cursor.round == 0 || step.each_round ? 1 : 0;
-    const uint64_t count = slicing_.piece(step.share, cursor.round).count;
+    const uint64_t count = slicing_.piece(step.count, cursor.round).count;
     if (count == 0) return step.counted && cursor.round == 0 ? 1 : 0;
     return slicing_.slices(count);
   }
@@ -202,7 +199,6 @@ class Walk {
 
   // The state of one walk. steps_ point into the plan's refs, so the plan must outlive the walk.
   Slicing slicing_;
-  uint32_t share_ = 0;
   uint64_t rounds_ = 0;
   uint16_t barriers_a_round_ = 0;
   uint64_t first_barrier_ = 0;

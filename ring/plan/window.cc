@@ -296,10 +296,7 @@ Plan build_window(const PlanRequest& request) {
                     : request.algorithm == Algorithm::kPull ? pages.pull
                                                             : pages.registered;
   PlanBuilder b(request, blocks, world - 1);
-  for (int lane = 0; lane < request.lanes; ++lane) {
-    b.begin_lane();
-    page(b);
-  }
+  page(b);
   return b.take();
 }
 

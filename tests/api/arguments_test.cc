@@ -336,7 +336,7 @@ TEST_CASE("calls on what is empty, moved from or destroyed") {
   CHECK_THROWS_AS(Communicator::inproc(0), Exception);
   CHECK_THROWS_AS(Communicator::inproc(-3), Exception);
   Config bad;
-  bad.lanes = 0;
+  bad.connections = 0;
   CHECK_THROWS_AS(Communicator::inproc(2, bad), Exception);
 }
 

@@ -332,8 +332,8 @@ TEST_CASE("joining that cannot work is an error, not a crash") {
           want(join_at(&comm, 5, 2, "tcp://127.0.0.1:1"), RONDO_INVALID);
           expect(comm == nullptr, "a handle of a refused call");
           want(join_at(&comm, 0, 1, "smoke://signals"), RONDO_INVALID);
-          ::setenv("RONDO_LANES", "many", 1);
-          want_invalid(join_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_LANES");
+          ::setenv("RONDO_CONNECTIONS", "many", 1);
+          want_invalid(join_at(&comm, 0, 1, "tcp://127.0.0.1:0"), "RONDO_CONNECTIONS");
         }) == "");
 }
 

@@ -223,8 +223,8 @@ TEST_CASE("ranks that meet in a file find out that they are on one host, and sha
 TEST_CASE("settings come before the environment, and are checked") {
   CHECK(run_bare_processes(1, kDeadline, [](int) {
           ::setenv("RONDO_ALGORITHM", "ring", 1);
-          ::setenv("RONDO_LANES", "many", 1);  // would be refused
-          const char* settings[] = {"RONDO_LANES=2", "RONDO_ALGORITHM=tree"};
+          ::setenv("RONDO_CONNECTIONS", "many", 1);  // would be refused
+          const char* settings[] = {"RONDO_CONNECTIONS=2", "RONDO_ALGORITHM=tree"};
           rondo_join_options_t options = RONDO_JOIN_OPTIONS_INIT;
           options.rank = 0;
           options.world = 1;
@@ -247,7 +247,7 @@ TEST_CASE("settings come before the environment, and are checked") {
           refused("RONDO_ALGORITHM=spiral", "RONDO_ALGORITHM=\"spiral\" is not allowed");
           refused("RONDO_ALGORYTHM=ring", "RONDO_ALGORYTHM=ring is unknown");
           refused("RONDO_RANK=1", "RONDO_RANK=1 is unknown");
-          refused("RONDO_LANES=3", "RONDO_LANES is set twice");
+          refused("RONDO_CONNECTIONS=3", "RONDO_CONNECTIONS is set twice");
           refused(nullptr, "options->settings is NULL");
           options.settings = nullptr;
           want_text(rondo_join(&comm, &options), RONDO_INVALID, "options->settings is NULL");

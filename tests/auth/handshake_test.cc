@@ -21,7 +21,6 @@ const Authenticator kAuth = knowing("sixteen bytes or more");
 Hello sample_hello() {
   Hello hello;
   hello.role = Role::kData;
-  hello.lane = 1;
   hello.connection = 2;
   hello.connections = 4;
   hello.communicator = 5;
@@ -102,19 +101,12 @@ TEST_CASE("each field of the transcript counts: a hello that claims another valu
   const auto said = parse_hello(DialerHandshake(sample_hello(), kAuth).hello());
   REQUIRE(said);
   const std::vector<std::function<void(Hello&)>> changes{
-      [](Hello& h) { h.role = Role::kStream; },
-      [](Hello& h) { h.lane ^= 1; },
-      [](Hello& h) { h.connection ^= 1; },
-      [](Hello& h) { h.connections ^= 1; },
-      [](Hello& h) { h.communicator ^= 1; },
-      [](Hello& h) { h.epoch ^= 1; },
-      [](Hello& h) { h.rank ^= 1; },
-      [](Hello& h) { h.destination ^= 1; },
-      [](Hello& h) { h.world ^= 1; },
-      [](Hello& h) { h.shared_hash ^= 1; },
-      [](Hello& h) { h.session ^= 1; },
-      [](Hello& h) { h.job_id += "x"; },
-      [](Hello& h) { h.nonce[31] ^= 1; },
+      [](Hello& h) { h.role = Role::kStream; }, [](Hello& h) { h.connection ^= 1; },
+      [](Hello& h) { h.connections ^= 1; },     [](Hello& h) { h.communicator ^= 1; },
+      [](Hello& h) { h.epoch ^= 1; },           [](Hello& h) { h.rank ^= 1; },
+      [](Hello& h) { h.destination ^= 1; },     [](Hello& h) { h.world ^= 1; },
+      [](Hello& h) { h.shared_hash ^= 1; },     [](Hello& h) { h.session ^= 1; },
+      [](Hello& h) { h.job_id += "x"; },        [](Hello& h) { h.nonce[31] ^= 1; },
       [](Hello& h) { h.mac[0] ^= 1; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {

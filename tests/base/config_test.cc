@@ -70,7 +70,6 @@ const Sample kSamples[] = {
     {"RONDO_ENCRYPT", "1", "2", true},
     {"RONDO_TCP_CONGESTION", "", "cubic\t", false},
     {"RONDO_SOCKET_BUFFER_BYTES", "65536", "1", false},
-    {"RONDO_LANES", "2", "17", true},
     {"RONDO_CONNECTIONS", "2", "0", true},
     {"RONDO_SLICE_BYTES", "4096", "4095", true},
     {"RONDO_SLICES_PER_CHUNK", "64", "65", true},
@@ -142,13 +141,14 @@ TEST_CASE("config: a value that is not allowed names the variable, the value and
     CHECK(message.find(std::string(sample.name) + "=" + json_text(sample.wrong)) != std::string::npos);
     CHECK(message.find("must be") != std::string::npos);
   }
-  CHECK(failure("RONDO_LANES", "17") == "RONDO_LANES=\"17\" is not allowed: it must be a whole number 1 .. 16");
+  CHECK(failure("RONDO_CONNECTIONS", "17") ==
+        "RONDO_CONNECTIONS=\"17\" is not allowed: it must be a whole number 1 .. 16");
   // What a terminal would obey is shown.
-  CHECK(failure("RONDO_LANES", "\x1b[2J\n") ==
-        "RONDO_LANES=\"\\u001b[2J\\u000a\" is not allowed: it must be a whole number 1 .. 16");
-  CHECK(failure("RONDO_LANES", "1 ").find("1 .. 16") != std::string::npos);
-  CHECK(failure("RONDO_LANES", "0x2").find("1 .. 16") != std::string::npos);
-  CHECK(failure("RONDO_LANES", "4294967297").find("1 .. 16") != std::string::npos);
+  CHECK(failure("RONDO_CONNECTIONS", "\x1b[2J\n") ==
+        "RONDO_CONNECTIONS=\"\\u001b[2J\\u000a\" is not allowed: it must be a whole number 1 .. 16");
+  CHECK(failure("RONDO_CONNECTIONS", "1 ").find("1 .. 16") != std::string::npos);
+  CHECK(failure("RONDO_CONNECTIONS", "0x2").find("1 .. 16") != std::string::npos);
+  CHECK(failure("RONDO_CONNECTIONS", "4294967297").find("1 .. 16") != std::string::npos);
   CHECK(failure("RONDO_PORT_RANGE", "65536").find("5000-5099") != std::string::npos);
   CHECK(failure("RONDO_PORT_RANGE", "0-10") != "");
   CHECK(failure("RONDO_PORT_RANGE", "1-") != "");
@@ -215,7 +215,7 @@ TEST_CASE("variables that are somebody else's, or read elsewhere, are not warned
   }
   CHECK(said_by([] { Config::from_environment(); }) == "");
   variables.set("RONDO_DEBUG", "off");
-  variables.set("RONDO_LANE", "1");
+  variables.set("RONDO_CONNECTION", "1");
   CHECK(said_by([] { Config::from_environment(); }) == "");
 }
 

@@ -17,7 +17,7 @@
 
 #include "ring/engine/call/call.h"
 #include "ring/engine/island/grace_period.h"
-#include "ring/engine/run/lane_run.h"
+#include "ring/engine/run/plan_run.h"
 #include "ring/engine/run/slicing.h"
 #include "ring/plan/build.h"
 #include "tests/support/collective_check.h"
@@ -146,7 +146,7 @@ class Island {
     WindowBinding windows;
     Plan plan;
     Blocks blocks;
-    LaneRun run;
+    PlanRun run;
   };
   Rank& rank(int r) { return *ranks_[static_cast<size_t>(r)]; }
   bool failed() const { return events_ > fails_at_; }
@@ -180,7 +180,7 @@ class Island {
     binding.start.buffers = buffers_of(callers_[static_cast<size_t>(r)]->call());
     binding.start.sequence = 1;
     binding.windows = &own.windows;
-    own.run.start(binding, 0, {});
+    own.run.start(binding, {});
   }
 
   PeerMemory memory_of(int peer, Algorithm algorithm) const {

@@ -46,22 +46,20 @@ CollectiveCase random_case(Random& random, int world) {
   return what;
 }
 
-std::string drive_lanes(std::vector<std::vector<LaneRun>>& lanes, Random& random,
-                        const std::function<void()>& advance) {
+std::string drive(std::vector<PlanRun>& runs, Random& random, const std::function<void()>& advance) {
   int idle = 0;
   while (idle < kHungTicks) {
     bool moved = false;
     bool done = true;
-    const size_t first = random.below(lanes.size());
-    for (size_t i = 0; i < lanes.size(); ++i) {
-      for (LaneRun& lane : lanes[(first + i) % lanes.size()]) {
-        // Some ranks sleep through some passes.
-        if (!lane.done() && random.below(4) != 0) {
-          const bool last = random.below(8) == 0;
-          moved |= lane.progress(last ? Pass::kBeforeSleep : Pass::kPolling);
-        }
-        done &= lane.done();
+    const size_t first = random.below(runs.size());
+    for (size_t i = 0; i < runs.size(); ++i) {
+      PlanRun& run = runs[(first + i) % runs.size()];
+      // Some ranks sleep through some passes.
+      if (!run.done() && random.below(4) != 0) {
+        const bool last = random.below(8) == 0;
+        moved |= run.progress(last ? Pass::kBeforeSleep : Pass::kPolling);
       }
+      done &= run.done();
     }
     if (done) return "";
     advance();
@@ -83,23 +81,21 @@ std::string check_outputs(const CollectiveCase& what, const std::vector<Collecti
 
 Cluster::Cluster(const ClusterShape& shape, uint64_t seed) : shape_(shape), random_(seed), network_(seed) {
   const auto world = static_cast<size_t>(shape.world);
-  links_.resize(world * world * shape.lanes);
+  links_.resize(world * world);
   SimShape wire;
   wire.capacity_bytes = 64 + random_.below(4096);
   wire.delay_ticks = static_cast<uint32_t>(random_.below(20));
   for (int a = 0; a < shape.world; ++a) {
-    for (int b = a + 1; b < shape.world; ++b) {
-      for (uint32_t lane = 0; lane < shape.lanes; ++lane) connect(a, b, lane, wire);
-    }
+    for (int b = a + 1; b < shape.world; ++b) connect(a, b, wire);
   }
 }
 
-std::unique_ptr<Link>& Cluster::link(int from, int to, uint32_t lane) {
+std::unique_ptr<Link>& Cluster::link(int from, int to) {
   const auto world = static_cast<size_t>(shape_.world);
-  return links_[(static_cast<size_t>(from) * world + static_cast<size_t>(to)) * shape_.lanes + lane];
+  return links_[static_cast<size_t>(from) * world + static_cast<size_t>(to)];
 }
 
-void Cluster::connect(int a, int b, uint32_t lane, const SimShape& wire) {
+void Cluster::connect(int a, int b, const SimShape& wire) {
   std::vector<std::unique_ptr<ByteStream>> here, there;
   for (int i = 0; i < shape_.connections; ++i) {
     auto connection = network_.connect(wire);
@@ -107,11 +103,11 @@ void Cluster::connect(int a, int b, uint32_t lane, const SimShape& wire) {
     there.push_back(std::move(connection.side[1]));
     ++made_;
   }
-  link(a, b, lane) = make_stream_link(std::move(here), link_shape(shape_.config), fmt::format("rank {}", b));
-  link(b, a, lane) = make_stream_link(std::move(there), link_shape(shape_.config), fmt::format("rank {}", a));
+  link(a, b) = make_stream_link(std::move(here), link_shape(shape_.config), fmt::format("rank {}", b));
+  link(b, a) = make_stream_link(std::move(there), link_shape(shape_.config), fmt::format("rank {}", a));
   if (!shape_.wrap) return;
-  link(a, b, lane) = shape_.wrap(a, b, lane, std::move(link(a, b, lane)));
-  link(b, a, lane) = shape_.wrap(b, a, lane, std::move(link(b, a, lane)));
+  link(a, b) = shape_.wrap(a, b, std::move(link(a, b)));
+  link(b, a) = shape_.wrap(b, a, std::move(link(b, a)));
 }
 
 std::vector<Plan> Cluster::plans_of(const CollectiveCase& what, Algorithm algorithm) const {
@@ -119,7 +115,6 @@ std::vector<Plan> Cluster::plans_of(const CollectiveCase& what, Algorithm algori
   request.collective = what.collective;
   request.algorithm = algorithm;
   request.root = collective_has_root(what.collective) ? what.root : -1;
-  request.lanes = static_cast<int>(shape_.lanes);
   request.topology = two_hosts(what.world);
   request.scale_at_source = what.op == Op::kPremulSum;
   std::vector<Plan> plans;
@@ -139,7 +134,7 @@ std::string Cluster::run(const CollectiveCase& what, const std::vector<Plan>& pl
   const Slicing slicing = slicing_of(what, plans, sequence);
   std::vector<CollectiveRank> ranks;
   std::vector<Blocks> blocks(plans.size());
-  std::vector<std::vector<LaneRun>> lanes(plans.size());
+  std::vector<PlanRun> runs(plans.size());
   for (int r = 0; r < what.world; ++r) ranks.emplace_back(what, r);
   for (int r = 0; r < what.world; ++r) {
     const auto index = static_cast<size_t>(r);
@@ -154,14 +149,11 @@ std::string Cluster::run(const CollectiveCase& what, const std::vector<Plan>& pl
     binding.start.buffers = buffers_of(ranks[index].call());
     binding.start.sequence = sequence;
     binding.start.fingerprint = 42 * sequence;
-    lanes[index].resize(shape_.lanes);
-    for (uint32_t lane = 0; lane < shape_.lanes; ++lane) {
-      std::vector<Link*> to;
-      for (const int peer : plans[index].peers) to.push_back(link(r, peer, lane).get());
-      lanes[index][lane].start(binding, lane, to);
-    }
+    std::vector<Link*> to;
+    for (const int peer : plans[index].peers) to.push_back(link(r, peer).get());
+    runs[index].start(binding, to);
   }
-  const std::string trouble = drive_lanes(lanes, random_, [&] { network_.advance(); });
+  const std::string trouble = drive(runs, random_, [&] { network_.advance(); });
   return trouble.empty() ? check_outputs(what, ranks) : trouble;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ring/engine/run/lane_run.h"
+#include "ring/engine/run/plan_run.h"
 #include "ring/plan/plan.h"
 #include "rondo/config.h"
 #include "tests/support/collective_check.h"
@@ -17,11 +17,10 @@ namespace rondo::testing {
 
 struct ClusterShape {
   int world = 2;
-  uint32_t lanes = 1;
   int connections = 1;
   Config config;
   // Optional: what stands between an executor and its link.
-  std::function<std::unique_ptr<Link>(int from, int to, uint32_t lane, std::unique_ptr<Link> link)> wrap;
+  std::function<std::unique_ptr<Link>(int from, int to, std::unique_ptr<Link> link)> wrap;
 };
 
 // Real executors on real stream links over a simulated network, in one thread: every delay, partial transfer and order
@@ -43,8 +42,8 @@ class Cluster {
   bool any_link_failed() const;
 
  private:
-  std::unique_ptr<Link>& link(int from, int to, uint32_t lane);
-  void connect(int a, int b, uint32_t lane, const SimShape& wire);
+  std::unique_ptr<Link>& link(int from, int to);
+  void connect(int a, int b, const SimShape& wire);
 
   ClusterShape shape_;
   Random random_;
@@ -59,7 +58,7 @@ Topology two_hosts(int world);
 CollectiveCase random_case(Random& random, int world);
 
 // All executors in turn, in an order of `random`'s, until all are done. advance(): between passes. "" or "hung".
-std::string drive_lanes(std::vector<std::vector<LaneRun>>& lanes, Random& random, const std::function<void()>& advance);
+std::string drive(std::vector<PlanRun>& runs, Random& random, const std::function<void()>& advance);
 
 // "" if all ranks' outputs are right, and of all_reduce the same bit for bit.
 std::string check_outputs(const CollectiveCase& what, const std::vector<CollectiveRank>& ranks);

@@ -16,9 +16,7 @@ namespace {
 ClusterShape random_shape(Random& random) {
   ClusterShape shape;
   shape.world = static_cast<int>(1 + random.below(7));
-  shape.lanes = static_cast<uint32_t>(1 + random.below(3));
   shape.connections = random.below(2) == 0 ? 1 : 3;
-  shape.config.lanes = shape.lanes;
   shape.config.slice_bytes = 4096;
   shape.config.slices_per_chunk = static_cast<uint32_t>(1 + random.below(4));
   return shape;
@@ -46,8 +44,8 @@ TEST_CASE("every collective ends with the reference result under random delays, 
       const Algorithm algorithm = random_algorithm(random, what);
       const std::string trouble = cluster.run(what, cluster.plans_of(what, algorithm), sequence);
       REQUIRE_MESSAGE(trouble.empty(),
-                      fmt::format("seed {} operation {}: {} by {} (lanes {}, connections {}): {}", seed, sequence,
-                                  what.describe(), algorithm_name(algorithm), shape.lanes, shape.connections, trouble));
+                      fmt::format("seed {} operation {}: {} by {} (connections {}): {}", seed, sequence,
+                                  what.describe(), algorithm_name(algorithm), shape.connections, trouble));
     }
   }
 }

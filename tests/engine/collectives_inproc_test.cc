@@ -54,7 +54,6 @@ TEST_CASE("fault 42: every collective gives the reference result on threads, wha
   for (const int world : {1, 2, 3, 4, 7}) {
     CAPTURE(world);
     RankGroup shape{.world = world};
-    shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
     shape.config.slice_bytes = 4096;
     const auto cases = all_shapes({world, usual_counts(world, 20'011), {world - 1}});
     CHECK(run_threads(shape, [&](Communicator& group) { run_by_every_algorithm(group, cases); }) == "");

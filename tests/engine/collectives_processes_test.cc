@@ -9,10 +9,9 @@
 namespace rondo::testing {
 namespace {
 
-// Lanes, connections and slice sizes that differ from world to world, so that their pairs are all met.
+// Connections and slice sizes that differ from world to world, so that their pairs are all met.
 RankGroup group_of(int world) {
   RankGroup group = ranks_over(world == 1 ? "auto" : RONDO_TEST_TRANSPORT, world);
-  group.config.lanes = static_cast<uint32_t>(1 + world % 3);
   group.config.connections = world % 2 == 0 ? 1 : 3;
   group.config.slice_bytes = world % 4 < 2 ? 4096 : 64 * 1024;
   group.config.slices_per_chunk = static_cast<uint32_t>(1 + world % 5);

@@ -80,7 +80,6 @@ void expect_bounded(DType dtype, int world, Op op, const Bytes& output, size_t c
 
 RankGroup group_of(int world) {
   RankGroup group{.world = world};
-  group.config.lanes = 2;
   group.config.slice_bytes = 4096;
   return group;
 }

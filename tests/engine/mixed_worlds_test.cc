@@ -23,7 +23,6 @@ const std::vector<std::vector<int>> kPlacements{{0, 0, 1, 1, 1}, {1, 0, 1, 0, 1}
 Config mixed_config() {
   Config config = fault_config();
   config.timeout_ms = 50'000;  // a rank lives for a minute
-  config.lanes = 2;
   return config;
 }
 

@@ -14,7 +14,6 @@ namespace rondo::testing {
 
 TEST_CASE("own threads: of sockets and the progress thread, none takes the program's signals") {
   RankGroup group;
-  group.config.lanes = 2;
   group.config.transport = "tcp";
   const std::string failed = run_processes(group, [](Communicator& communicator) {
     std::vector<float> data(1 << 20, 1.0f);

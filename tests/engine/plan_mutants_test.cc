@@ -52,7 +52,6 @@ PlanRequest random_request(Random& random, Kind kind) {
     if (request.algorithm == Algorithm::kAuto) continue;
     const int root = static_cast<int>(random.below(static_cast<uint64_t>(world)));
     request.root = collective_has_root(request.collective) ? root : -1;
-    request.lanes = kind == Kind::kOneShot ? 1 : static_cast<int>(random.between(1, 2));
     request.chunks_in_flight = static_cast<int>(random.between(1, 4));
     const bool raw = request.algorithm == Algorithm::kPull || request.algorithm == Algorithm::kRegistered;
     request.scale_at_source = collective_reduces(request.collective) && !raw && random.chance(20);
@@ -91,9 +90,9 @@ void mutate_ref(Random& random, const Plan& plan, Ref& ref) {
 }
 
 // Index of the step in the plan. Steps are compared and swapped with their refs, which stay where they are.
-void mutate_step(Random& random, Plan& plan, const Lane& lane, uint32_t s) {
-  Step& step = plan.steps[lane.first + s];
-  Step& other = plan.steps[lane.first + random.below(lane.count)];
+void mutate_step(Random& random, Plan& plan, uint32_t s) {
+  Step& step = plan.steps[s];
+  Step& other = plan.steps[random.below(plan.steps.size())];
   const uint32_t refs = uint32_t{step.sources} + step.targets;
   switch (random.below(9)) {
     case 0:
@@ -132,13 +131,12 @@ void mutate(uint64_t seed, Plans& plans) {
     if (!all && r != victim) continue;
     Random same(change);
     Plan& plan = plans[r];
-    Lane& lane = plan.lanes[same.below(plan.lanes.size())];
-    if (lane.count == 0) continue;
-    const auto s = static_cast<uint32_t>(same.below(lane.count));
+    if (plan.steps.empty()) continue;
+    const auto s = static_cast<uint32_t>(same.below(plan.steps.size()));
     if (same.chance(3)) {
-      --lane.count;  // without its last step
+      plan.steps.pop_back();
     } else {
-      mutate_step(same, plan, lane, s);
+      mutate_step(same, plan, s);
     }
   }
 }
@@ -166,7 +164,6 @@ std::string run_accepted(uint64_t seed, Kind kind, const PlanRequest& request, c
   const auto world = static_cast<uint64_t>(request.topology.world());
   ClusterShape shape;
   shape.world = request.topology.world();
-  shape.lanes = static_cast<uint32_t>(request.lanes);
   shape.config.slice_bytes = 4096;
   shape.config.slices_per_chunk =
       static_cast<uint32_t>(request.chunks_in_flight) * (1 + static_cast<uint32_t>(random.below(2)));

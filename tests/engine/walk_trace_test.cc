@@ -23,7 +23,7 @@
 namespace rondo::testing {
 namespace {
 
-// What a lane does with one of its links.
+// What a rank does with one of its links.
 struct Event {
   enum class What : uint8_t { kPost, kSend, kRelease };
   What what = What::kPost;
@@ -32,7 +32,7 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// One lane of one rank. Landings may be posted any time before their slices are combined, so they have an order of
+// One rank. Landings may be posted any time before their slices are combined, so they have an order of
 // their own.
 struct Trace {
   std::vector<Event> posts, moves;
@@ -102,9 +102,8 @@ class RecordingLink : public Link {
 };
 
 // The load of a case for the machine, whose bytes are elements.
-Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const Slicing& slicing, uint32_t lane) {
+Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const Slicing& slicing) {
   Load load;
-  load.lane = load.share = lane;
   load.slicing = slicing;
   load.block_bytes.resize(lengths_of(plans[0]));
   const auto world = static_cast<size_t>(what.world);
@@ -125,24 +124,20 @@ Load load_of(const CollectiveCase& what, const std::vector<Plan>& plans, const S
 }
 
 std::vector<Machine::Move> machine_moves(const CollectiveCase& what, const std::vector<Plan>& plans,
-                                         const Slicing& slicing, uint32_t lane) {
-  Machine machine(plans, load_of(what, plans, slicing, lane), slicing.slices_per_chunk * plans[0].chunks_in_flight + 1);
+                                         const Slicing& slicing) {
+  Machine machine(plans, load_of(what, plans, slicing), slicing.slices_per_chunk * plans[0].chunks_in_flight + 1);
   std::vector<Machine::Move> moves;
   machine.record(&moves);
   REQUIRE(machine.run());
   return moves;
 }
 
-const Step& step_of(const Plan& plan, uint32_t lane, const Machine::Move& move) {
-  return plan.steps[plan.lanes[lane].first + move.step];
-}
-
 // What the machine's moves mean for the links of one rank: a slice is sent from a step before its sources are released.
-Trace trace_of(const std::vector<Machine::Move>& moves, const Plan& plan, uint32_t lane, uint64_t element_bytes) {
+Trace trace_of(const std::vector<Machine::Move>& moves, const Plan& plan, uint64_t element_bytes) {
   Trace trace;
   for (const Machine::Move& move : moves) {
     if (move.rank != plan.rank) continue;
-    const Step& step = step_of(plan, lane, move);
+    const Step& step = plan.steps[move.step];
     const Ref* refs = plan.refs.data() + step.first;
     const uint64_t bytes = move.bytes * element_bytes;
     for (uint32_t i = 0; i < step.targets; ++i) {
@@ -170,12 +165,11 @@ void compare_over_links(uint64_t seed) {
   Random random(seed);
   ClusterShape shape;
   shape.world = static_cast<int>(random.between(2, 7));
-  shape.lanes = static_cast<uint32_t>(random.between(1, 3));
   shape.config.slice_bytes = 4096;
   shape.config.slices_per_chunk = static_cast<uint32_t>(random.between(1, 4));
-  std::map<std::pair<int, uint32_t>, Trace> traces;
-  shape.wrap = [&](int from, int to, uint32_t lane, std::unique_ptr<Link> link) -> std::unique_ptr<Link> {
-    return std::make_unique<RecordingLink>(traces[{from, lane}], to, std::move(link));
+  std::map<int, Trace> traces;  // by rank
+  shape.wrap = [&](int from, int to, std::unique_ptr<Link> link) -> std::unique_ptr<Link> {
+    return std::make_unique<RecordingLink>(traces[from], to, std::move(link));
   };
   Cluster cluster(shape, seed);
   CollectiveCase what = case_of(random, shape.world);
@@ -188,17 +182,15 @@ void compare_over_links(uint64_t seed) {
     const std::vector<Plan> plans = cluster.plans_of(what, algorithm);
     INFO("seed " << seed << ": " << what.describe() << " by " << algorithm_name(algorithm));
     REQUIRE_EQ(cluster.run(what, plans, static_cast<uint64_t>(a)), "");
-    for (uint32_t lane = 0; lane < shape.lanes; ++lane) {
-      const Slicing slicing = cluster.slicing_of(what, plans, static_cast<uint64_t>(a));
-      const std::vector<Machine::Move> moves = machine_moves(what, plans, slicing, lane);
-      for (const Plan& plan : plans) {
-        INFO("rank " << plan.rank << ", lane " << lane);
-        const Trace expected = trace_of(moves, plan, lane, dtype_bytes(what.dtype));
-        const Trace& seen = traces[{plan.rank, lane}];
-        REQUIRE(seen.posts == expected.posts);
-        REQUIRE(seen.moves == expected.moves);
-        REQUIRE_EQ(seen.violation, "");
-      }
+    const Slicing slicing = cluster.slicing_of(what, plans, static_cast<uint64_t>(a));
+    const std::vector<Machine::Move> moves = machine_moves(what, plans, slicing);
+    for (const Plan& plan : plans) {
+      INFO("rank " << plan.rank);
+      const Trace expected = trace_of(moves, plan, dtype_bytes(what.dtype));
+      const Trace& seen = traces[plan.rank];
+      REQUIRE(seen.posts == expected.posts);
+      REQUIRE(seen.moves == expected.moves);
+      REQUIRE_EQ(seen.violation, "");
     }
   }
 }
@@ -211,7 +203,6 @@ void compare_over_windows(uint64_t seed) {
   PlanRequest request;
   request.collective = what.collective;
   request.root = collective_has_root(what.collective) ? what.root : -1;
-  request.lanes = static_cast<int>(random.between(1, 3));
   request.topology.host.assign(static_cast<size_t>(world), 0);
   request.topology.island = request.topology.host;
   for (const Algorithm algorithm : {Algorithm::kStaged, Algorithm::kPull, Algorithm::kRegistered}) {
@@ -222,17 +213,15 @@ void compare_over_windows(uint64_t seed) {
     INFO("seed " << seed << ": " << what.describe() << " by " << algorithm_name(algorithm));
     WindowCluster cluster(world, seed);
     REQUIRE_EQ(cluster.run(what, plans, seed), "");
-    for (uint32_t lane = 0; lane < plans[0].lanes.size(); ++lane) {
-      std::vector<uint64_t> arrived(plans.size());
-      uint64_t barriers = 0;  // in a round
-      for (const Step& step : plans[0].steps) barriers = std::max<uint64_t>(barriers, step.barrier);
-      for (const Machine::Move& move : machine_moves(what, plans, cluster.slicing_of(what, plans, seed), lane)) {
-        const Step& step = step_of(plans[static_cast<size_t>(move.rank)], lane, move);
-        if (step.barrier == 0 || step.targets == 0) continue;
-        arrived[static_cast<size_t>(move.rank)] = move.round * barriers + step.barrier;
-      }
-      for (int r = 0; r < world; ++r) CHECK_EQ(cluster.barriers(r, lane), arrived[static_cast<size_t>(r)]);
+    std::vector<uint64_t> arrived(plans.size());
+    uint64_t barriers = 0;  // in a round
+    for (const Step& step : plans[0].steps) barriers = std::max<uint64_t>(barriers, step.barrier);
+    for (const Machine::Move& move : machine_moves(what, plans, cluster.slicing_of(what, plans, seed))) {
+      const Step& step = plans[static_cast<size_t>(move.rank)].steps[move.step];
+      if (step.barrier == 0 || step.targets == 0) continue;
+      arrived[static_cast<size_t>(move.rank)] = move.round * barriers + step.barrier;
     }
+    for (int r = 0; r < world; ++r) CHECK_EQ(cluster.barriers(r), arrived[static_cast<size_t>(r)]);
   }
 }
 

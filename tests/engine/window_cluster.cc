@@ -30,7 +30,7 @@ class WindowCluster::Call {
     for (int r = 0; r < what.world; ++r) ranks_.emplace_back(what, r);
     for (int r = 0; r < what.world; ++r) calls_.push_back(check_call(ranks_[size_t(r)].call(), r, what.world));
     slicing_ = slicing_of(what, plans, sequence);
-    const size_t staging = plans[0].lanes.size() * plans[0].blocks * slicing_.chunk() * dtype_bytes(what.dtype);
+    const size_t staging = plans[0].blocks * slicing_.chunk() * dtype_bytes(what.dtype);
     staging_.assign(plans.size(), std::vector<std::byte>(staging));
     for (size_t r = 0; r < plans.size(); ++r) bind(r, sequence, noticeboards[r]);
   }
@@ -114,18 +114,14 @@ WindowCluster::WindowCluster(int world, uint64_t seed)
 
 std::string WindowCluster::run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence) {
   Call call(what, plans, sequence, noticeboards_);
-  std::string trouble =
-      call.one_shot() ? run_one_shot(call) : run_lanes(call, static_cast<uint32_t>(plans[0].lanes.size()));
+  const std::string trouble = call.one_shot() ? run_one_shot(call) : run_plans(call);
   return trouble.empty() ? call.check() : trouble;
 }
 
-std::string WindowCluster::run_lanes(Call& call, uint32_t lanes) {
-  std::vector<std::vector<LaneRun>> runs(call.world());
-  for (size_t r = 0; r < runs.size(); ++r) {
-    runs[r].resize(lanes);
-    for (uint32_t lane = 0; lane < lanes; ++lane) runs[r][lane].start(call.binding(r), lane, {});
-  }
-  return drive_lanes(runs, random_, [] {});
+std::string WindowCluster::run_plans(Call& call) {
+  std::vector<PlanRun> runs(call.world());
+  for (size_t r = 0; r < runs.size(); ++r) runs[r].start(call.binding(r), {});
+  return drive(runs, random_, [] {});
 }
 
 std::string WindowCluster::run_one_shot(Call& call) {
@@ -147,6 +143,6 @@ std::string WindowCluster::run_one_shot(Call& call) {
   return "hung";
 }
 
-uint64_t WindowCluster::barriers(int rank, uint32_t lane) const { return noticeboards_[0].board.arrived(rank, lane); }
+uint64_t WindowCluster::barriers(int rank) const { return noticeboards_[0].board.arrived(rank); }
 
 }  // namespace rondo::testing

@@ -23,12 +23,12 @@ class WindowCluster {
   static Slicing slicing_of(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
   // Runs one operation on all ranks. "", or what went wrong.
   std::string run(const CollectiveCase& what, const std::vector<Plan>& plans, uint64_t sequence);
-  // Barriers that a rank has passed in a lane.
-  uint64_t barriers(int rank, uint32_t lane) const;
+  // Barriers that a rank has passed.
+  uint64_t barriers(int rank) const;
 
  private:
   class Call;
-  std::string run_lanes(Call& call, uint32_t lanes);
+  std::string run_plans(Call& call);
   std::string run_one_shot(Call& call);
 
   Random random_;

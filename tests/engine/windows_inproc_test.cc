@@ -14,7 +14,6 @@ namespace {
 
 RankGroup shape_of(int world) {
   RankGroup shape{.world = world};
-  shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
   shape.config.staging_bytes = 64 * 1024;  // many rounds
   return shape;
 }
@@ -22,7 +21,7 @@ RankGroup shape_of(int world) {
 }  // namespace
 
 TEST_CASE("every collective over windows gives the reference result: staged, pulled, registered by all") {
-  // Proves: the plans, bound to buffers of every shape, over several rounds and lanes.
+  // Proves: the plans, bound to buffers of every shape, over several rounds.
   for (const int world : {2, 3, 5}) {
     CAPTURE(world);
     const uint64_t large = world > 3 ? 8'191 : 40'011;  // fewer where many ranks take turns on few cores

@@ -19,8 +19,7 @@ namespace {
 
 RankGroup shape_of(int world) {
   RankGroup shape = ranks_over("shm", world);  // anything else is an error
-  shape.config.lanes = static_cast<uint32_t>(1 + world % 3);
-  shape.config.staging_bytes = 64 * 1024;  // many rounds
+  shape.config.staging_bytes = 64 * 1024;      // many rounds
   return shape;
 }
 

@@ -75,10 +75,9 @@ TEST_CASE("wire formats: random calls of processes, over shared memory and over 
   }
 }
 
-TEST_CASE("wire formats: slices of every size carry a large call, on several lanes") {
+TEST_CASE("wire formats: slices of every size carry a large call") {
   for (const uint32_t slice_bytes : {4096u, 256u * 1024}) {
     RankGroup group{3};
-    group.config.lanes = 2;
     group.config.slice_bytes = slice_bytes;
     CHECK_EQ(run_threads(group,
                          [](Communicator& c) {

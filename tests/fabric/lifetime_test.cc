@@ -47,11 +47,11 @@ TEST_CASE("fault 52: a soft limit that is too low is raised; a hard one is an er
 }
 
 TEST_CASE("what a rank needs grows with the control plane and the ring, and at most with every link") {
-  const DescriptorNeed two = descriptors_needed(2, 1, 1);
-  const DescriptorNeed many = descriptors_needed(64, 2, 3);
+  const DescriptorNeed two = descriptors_needed(2, 1);
+  const DescriptorNeed many = descriptors_needed(64, 6);
   CHECK(many.least - two.least == (63 + 2 * 6) - (1 + 1));
   CHECK(many.most - two.most == (63 + 63 * 8) - (1 + 3));
-  CHECK(descriptors_needed(1024, 1, 1).least < two.least + 24);  // control connections to 2^i only
+  CHECK(descriptors_needed(1024, 1).least < two.least + 24);  // control connections to 2^i only
 }
 
 }  // namespace

@@ -17,11 +17,11 @@ namespace {
 constexpr uint64_t kId = 5;
 
 // Takes the link, as the engine does: asks, sleeps on the doorbell, asks again.
-std::unique_ptr<Link> take(Member& member, int peer, int lane, const LinkShape& shape) {
+std::unique_ptr<Link> take(Member& member, int peer, const LinkShape& shape) {
   const auto deadline = in(5'000);
   while (Clock::now() < deadline && !member.events->failure()) {
     ArmedSleep sleep(*member.doorbell, *member.fabric->sleepers());
-    if (auto link = member.fabric->take_link({kId, peer, lane}, shape)) return link;
+    if (auto link = member.fabric->take_link({kId, peer}, shape)) return link;
     CHECK(sleep.wait(deadline).ok());
   }
   return nullptr;
@@ -55,38 +55,32 @@ void exchange(Link& one, Link& other, char token) {
 }
 
 TEST_CASE(
-    "links of every pair, lane and number of connections carry bytes both ways, sealed or not, whichever rank asks "
-    "first") {
+    "links of every pair and number of connections carry bytes both ways, sealed or not, whichever rank asks first") {
   for (uint32_t connections : {1u, 3u}) {
     Config config = test_config();
     config.connections = connections;
-    config.lanes = 2;
     config.encrypt = connections == 3;
     std::vector<Member> members = open_world(4, kId, config);
-    std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links;
+    std::map<std::pair<int, int>, std::unique_ptr<Link>> links;
     std::mutex mutex;
     in_parallel(4, [&](int rank) {
       for (int peer = 0; peer < 4; ++peer) {
-        for (int lane = 0; lane < 2 && peer != rank; ++lane) {
-          Member& member = members[static_cast<size_t>(rank)];
-          auto link = take(member, peer, lane, {5, 4096});
-          CHECK(member.fabric->take_link({kId, peer, lane}, {5, 4096}) == nullptr);  // once
-          std::lock_guard lock(mutex);
-          links[{rank, peer, lane}] = std::move(link);
-        }
+        if (peer == rank) continue;
+        Member& member = members[static_cast<size_t>(rank)];
+        auto link = take(member, peer, {5, 4096});
+        CHECK(member.fabric->take_link({kId, peer}, {5, 4096}) == nullptr);  // once
+        std::lock_guard lock(mutex);
+        links[{rank, peer}] = std::move(link);
       }
     });
     char token = 'a';
     for (int rank = 0; rank < 4; ++rank) {
       for (int peer = rank + 1; peer < 4; ++peer) {
-        for (int lane = 0; lane < 2; ++lane) {
-          CAPTURE(rank);
-          CAPTURE(peer);
-          CAPTURE(lane);
-          REQUIRE(links[{rank, peer, lane}]);
-          REQUIRE(links[{peer, rank, lane}]);
-          exchange(*links[{rank, peer, lane}], *links[{peer, rank, lane}], token++);
-        }
+        CAPTURE(rank);
+        CAPTURE(peer);
+        REQUIRE(links[{rank, peer}]);
+        REQUIRE(links[{peer, rank}]);
+        exchange(*links[{rank, peer}], *links[{peer, rank}], token++);
       }
     }
     links.clear();
@@ -99,10 +93,10 @@ TEST_CASE("a link is made by the lower rank's wish alone, before the higher rank
   auto fabrics = join_world(2);
   std::vector<Member> members(2);
   members[0] = open_all(fabrics[0], kId);
-  auto low = take(members[0], 1, 0, {2, 4096});  // the higher rank's I/O thread dials
+  auto low = take(members[0], 1, {2, 4096});  // the higher rank's I/O thread dials
   REQUIRE(low);
   members[1] = open_all(fabrics[1], kId);
-  auto high = take(members[1], 0, 0, {2, 4096});
+  auto high = take(members[1], 0, {2, 4096});
   REQUIRE(high);
   exchange(*low, *high, 'x');
   low.reset();
@@ -114,7 +108,7 @@ TEST_CASE("a link is made by the lower rank's wish alone, before the higher rank
 TEST_CASE("a rank that cannot open a communicator closes the connections that the others have made for it") {
   auto fabrics = join_world(2);
   Member member = open_all(fabrics[1], kId);
-  auto link = take(member, 0, 0, {2, 4096});
+  auto link = take(member, 0, {2, 4096});
   REQUIRE(link);
   fabrics[0]->decline(kId, {0, 1}, {ErrorCode::kSystem, "no memory", {0}});
   CHECK(member.events->wait_failure().message == "no memory");
@@ -127,14 +121,8 @@ TEST_CASE("a rank that cannot open a communicator closes the connections that th
   member.fabric->close(kId, 0, in(1'000));
 }
 
-TEST_CASE("a lane that the settings do not have, and a communicator that one is no member of, are refused") {
-  Config wide = test_config();
-  wide.lanes = 1;
-  std::vector<Member> members = open_world(3, kId, wide);
-  // Rank 2 asks for lane 1 of a link that its peers cannot have: its dial is refused, and the communicator says so.
-  CHECK(members[2].fabric->take_link({kId, 0, 1}, {2, 4096}) == nullptr);
-  const Error error = members[2].events->wait_failure();
-  CHECK(error.message.find("this is not how a link is made") != std::string::npos);
+TEST_CASE("a link of a communicator that one is no member of is refused") {
+  std::vector<Member> members = open_world(3, kId, test_config());
   // A communicator of ranks 0 and 1 that rank 2 opens as well.
   constexpr uint64_t kPair = 77;
   Member others[3];
@@ -142,7 +130,7 @@ TEST_CASE("a lane that the settings do not have, and a communicator that one is 
     const std::vector<int> ranks = rank == 2 ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 1};
     others[rank] = open_of(members[static_cast<size_t>(rank)].fabric, kPair, ranks);
   }
-  CHECK(others[2].fabric->take_link({kPair, 0, 0}, {2, 4096}) == nullptr);
+  CHECK(others[2].fabric->take_link({kPair, 0}, {2, 4096}) == nullptr);
   CHECK(others[2].events->wait_failure().message.find("you are no member of this communicator") != std::string::npos);
   for (Member& other : others) other.fabric->close(kPair, 0, in(1'000));
   for (Member& other : others) other.fabric.reset();
@@ -184,7 +172,7 @@ TEST_CASE("a link that cannot be connected fails the communicator on both sides,
     CAPTURE(asker);
     std::vector<Member> members = open_world(2, kId);
     for (const int door : listening_sockets()) ::shutdown(door, SHUT_RDWR);  // they refuse connections from now on
-    CHECK(members[static_cast<size_t>(asker)].fabric->take_link({kId, 1 - asker, 0}, {2, 4096}) == nullptr);
+    CHECK(members[static_cast<size_t>(asker)].fabric->take_link({kId, 1 - asker}, {2, 4096}) == nullptr);
     for (Member& member : members) {
       const Error error = member.events->wait_failure(3'000);
       CAPTURE(error.message);
@@ -203,7 +191,7 @@ TEST_CASE("links that nobody takes are closed with the communicator") {
   std::vector<Member> members(2);
   for (size_t rank = 0; rank < 2; ++rank) members[rank] = open_all(fabrics[rank], kId);
   const size_t joined = open_descriptors();
-  CHECK(members[0].fabric->take_link({kId, 1, 0}, {2, 4096}) == nullptr);
+  CHECK(members[0].fabric->take_link({kId, 1}, {2, 4096}) == nullptr);
   CHECK(eventually([&] { return open_descriptors() == joined + 2; }));  // both ends
   in_parallel(2, [&](int rank) { members[static_cast<size_t>(rank)].fabric->close(kId, 0, in(2'000)); });
   CHECK(eventually([&] { return open_descriptors() == joined; }));  // a handshake under way ends a moment later

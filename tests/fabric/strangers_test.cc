@@ -221,8 +221,8 @@ TEST_CASE(
   // Proves: of a busy host's dialers that have connected and not spoken yet none is dropped.
   constexpr int kWorld = 3;
   Config config = test_config();
-  config.lanes = config.connections = 16;
-  const size_t links = (kWorld - 1) * 16 * 16;
+  config.connections = 16;
+  const size_t links = (kWorld - 1) * 16;
   const OpenFilesLimit enough(OpenFilesLimit::for_more(2 * links + 100));
   const DoorBounds bounds = door_bounds(kWorld, config, 2 * links);
   CHECK(std::min(bounds.known, bounds.early) >= links);

@@ -19,8 +19,7 @@ namespace {
 Hello sample_hello() {
   Hello hello;
   hello.role = Role::kData;
-  hello.lane = 0x0102;
-  hello.connection = 3;
+  hello.connection = 0x0102;
   hello.connections = 4;
   hello.communicator = 0x1122334455667788;
   hello.epoch = 5;
@@ -54,7 +53,7 @@ std::vector<ControlBody> sample_bodies() {
       QueryMessage{1, 9},
       AnswerMessage{1, 9, state},
       ByeMessage{1, 12, true},
-      ConnectMessage{1, 3},
+      ConnectMessage{1},
       LeaveMessage{},
       LostMessage{70, 6, LostMessage::Fate::kUnresponsive, "why"},
       AliveMessage{},
@@ -67,7 +66,7 @@ TEST_CASE("a hello has the bytes that docs/wire.md says, and comes back as it wa
   const std::string bytes = encode(sample_hello());
   REQUIRE(bytes.size() == kHelloBytes);
   CHECK(bytes.substr(0, 8) == std::string("RONDO\n\x1a\xff", 8));
-  CHECK(bytes.substr(8, 6) == std::string("\x12\x00\x02\x00\x02\x01", 6));  // version, role, zero, lane
+  CHECK(bytes.substr(8, 6) == std::string("\x12\x00\x02\x00\x02\x01", 6));  // version, role, zero, connection
   CHECK(bytes.substr(20, 4) == std::string("\x06\x00\x00\x00", 4));         // rank
   CHECK(bytes.substr(24, 8) == std::string("\x88\x77\x66\x55\x44\x33\x22\x11", 8));
   CHECK(bytes.substr(64, 4) == std::string("\x03job", 4));
@@ -231,7 +230,7 @@ TEST_CASE("a card comes back as it was, and a cut or mutated one is refused or h
   card.host_name = "b";
   card.instance = 5;
   card.shared_hash = 6;
-  card.config = "RONDO_LANES=1\n";
+  card.config = "RONDO_CONNECTIONS=1\n";
   card.cores = "\x03";
   card.quota = {11, 1};
   card.process_class = 12;

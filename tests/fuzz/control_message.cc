@@ -18,7 +18,7 @@ std::vector<std::string> seeds() {
       frame(QueryMessage{7, 3}),
       frame(answer),
       frame(ByeMessage{7, 12, true}),
-      frame(ConnectMessage{7, 1}),
+      frame(ConnectMessage{7}),
       frame(LeaveMessage{}),
       frame(LostMessage{5, 5, LostMessage::Fate::kLeft, "it left"}),
       frame(AliveMessage{}),

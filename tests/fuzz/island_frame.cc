@@ -93,7 +93,7 @@ class Scene {
         const std::shared_ptr<Window> window = island_->find(peer, id);
         if (window && data_at(*window, {id, 0}, window->bytes()) != nullptr) touch(*window);
       }
-      if (const auto link = island_->take_link({kCommunicator, peer, 0}, kShape)) {
+      if (const auto link = island_->take_link({kCommunicator, peer}, kShape)) {
         link->post({1, 2, 100}, nullptr);
         link->pump();
         if (link->can_send()) link->send({1, 2, 8}, reinterpret_cast<const std::byte*>("12345678"));

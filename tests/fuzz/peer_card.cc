@@ -20,7 +20,7 @@ PeerCard card_of(uint32_t rank) {
   card.host_name = "host";
   card.instance = 9;
   card.shared_hash = 11;
-  card.config = "RONDO_LANES=1\nRONDO_ALGORITHM=auto\n";
+  card.config = "RONDO_CONNECTIONS=1\nRONDO_ALGORITHM=auto\n";
   card.endpoints = {{"127.0.0.1", 4000}, {"::1", 4001}};
   card.cores = "\x0f";
   card.probe_listener = "0123456789abcdef0123456789abcdef";
@@ -44,7 +44,7 @@ std::vector<std::string> seeds() {
   bare.endpoints.resize(1);
   bare.cores = bare.probe_listener = bare.config = "";
   other.shared_hash = 12;
-  other.config = "RONDO_LANES=2\n";
+  other.config = "RONDO_CONNECTIONS=2\n";
   return {encode(card_of(1)), encode(remote), encode(bare), encode(other)};
 }
 

@@ -51,7 +51,6 @@ class Generator {
     if (r.chance(50)) return;
     if (r.chance(40)) set("SLICE_BYTES", std::to_string(4096u << r.below(6)));
     if (r.chance(30)) set("SLICES_PER_CHUNK", std::to_string(r.between(1, 8)));
-    if (r.chance(30)) set("LANES", std::to_string(r.between(1, 4)));
     if (r.chance(20)) set("CONNECTIONS", std::to_string(r.between(1, 3)));
     if (r.chance(30)) set("STAGING_BYTES", std::to_string(65536u << r.below(4)));
     if (r.chance(20)) set("MAILBOX_BYTES", std::to_string(65536u << r.below(5)));

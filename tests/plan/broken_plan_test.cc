@@ -14,18 +14,16 @@ namespace {
 
 using Plans = std::vector<Plan>;
 
-Plans sound(Collective collective, Algorithm algorithm, int world, int root = 0, int lanes = 1) {
-  Plans plans = plans_of_all_ranks(request_of(collective, algorithm, one_island_of(world), root, lanes));
+Plans sound(Collective collective, Algorithm algorithm, int world, int root = 0) {
+  Plans plans = plans_of_all_ranks(request_of(collective, algorithm, one_island_of(world), root));
   const Verdict verdict = verify(plans);
   REQUIRE_EQ(verdict.failure, "");
   return plans;
 }
 
-Step& step(Plans& plans, size_t rank, uint32_t s, size_t lane = 0) {
-  return plans[rank].steps[plans[rank].lanes[lane].first + s];
-}
-Ref& source(Plans& plans, size_t rank, uint32_t s, uint32_t i, size_t lane = 0) {
-  return plans[rank].refs[step(plans, rank, s, lane).first + i];
+Step& step(Plans& plans, size_t rank, uint32_t s) { return plans[rank].steps[s]; }
+Ref& source(Plans& plans, size_t rank, uint32_t s, uint32_t i) {
+  return plans[rank].refs[step(plans, rank, s).first + i];
 }
 Ref& target(Plans& plans, size_t rank, uint32_t s, uint32_t i) {
   const Step& at = step(plans, rank, s);
@@ -41,7 +39,6 @@ void append(Plan& plan, const std::vector<Ref>& sources, const std::vector<Ref>&
   plan.refs.insert(plan.refs.end(), sources.begin(), sources.end());
   plan.refs.insert(plan.refs.end(), targets.begin(), targets.end());
   plan.steps.push_back(added);
-  ++plan.lanes.back().count;
 }
 
 void refused(const Plans& plans, const std::string& why, Scaling scaling = Scaling::kAtFold) {
@@ -58,7 +55,6 @@ Plans by_hand(Collective collective, int world, uint32_t blocks, uint32_t max_pe
   PlanRequest request = request_of(collective, Algorithm::kRing, one_host(world));
   for (request.rank = 0; request.rank < world; ++request.rank) {
     PlanBuilder b(request, blocks, max_peers);
-    b.begin_lane();
     write(b);
     plans.push_back(b.take());
   }
@@ -74,7 +70,7 @@ TEST_CASE("a block stored in another's place is refused") {
   target(plans, 1, 6, 0).block = 2;
   source(plans, 1, 6, 0).block = 2;
   step(plans, 1, 6).after = 3;
-  refused(plans, "rank 1, lane 0, step 6 (mailbox 0 -> output 2): expects another block than rank 0 sends");
+  refused(plans, "rank 1, step 6 (mailbox 0 -> output 2): expects another block than rank 0 sends");
 }
 
 TEST_CASE("a step that mixes two blocks is refused") {
@@ -87,7 +83,7 @@ TEST_CASE("an overwriting step that waits for nothing is refused") {
   Plans plans = ring4();
   step(plans, 1, 4).after = kNoStep;
   refused(plans,
-          "rank 1, lane 0, step 4 (mailbox 0 -> output 1, mailbox 2): overwrites output 1, which step 0 may still "
+          "rank 1, step 4 (mailbox 0 -> output 1, mailbox 2): overwrites output 1, which step 0 may still "
           "be sending; it waits for nothing");
 }
 
@@ -114,29 +110,26 @@ TEST_CASE("a step that waits for a step on other memory is refused: the other bl
   Plans plans = ring4();
   REQUIRE_EQ(step(plans, 1, 6).after, 2);
   step(plans, 1, 6).after = 5;
-  refused(plans, "rank 1, lane 0, step 6 (mailbox 0 -> output 3): waits for step 5, which does not use the memory");
+  refused(plans, "rank 1, step 6 (mailbox 0 -> output 3): waits for step 5, which does not use the memory");
   plans = ring4();
   step(plans, 1, 1).after = 0;
-  refused(plans, "rank 1, lane 0, step 1 (mailbox 0* + input 0* -> mailbox 2): waits for step 0, which does not use");
+  refused(plans, "rank 1, step 1 (mailbox 0* + input 0* -> mailbox 2): waits for step 0, which does not use");
 }
 
-TEST_CASE("what is broken in a later lane only is refused, and named") {
-  for (const size_t lane : {1u, 2u}) {
-    const std::string where = "rank 1, lane " + std::to_string(lane) + ", step ";
-    Plans plans = sound(Collective::kAllReduce, Algorithm::kRing, 4, 0, 3);
-    step(plans, 1, 4, lane).after = kNoStep;
-    refused(plans, where + "4 (");
-    plans = sound(Collective::kAllReduce, Algorithm::kRing, 4, 0, 3);
-    step(plans, 1, 4, lane).flags = kFinish;
-    refused(plans, "folds a value that is finished already");
-    plans = sound(Collective::kAllReduce, Algorithm::kRing, 4, 0, 3);
-    source(plans, 1, 1, 0, lane).flags = 0;
-    refused(plans, where + "1 (");
-    plans = sound(Collective::kAllReduce, Algorithm::kStaged, 3, 0, 3);
-    REQUIRE_EQ(step(plans, 1, 3, lane).barrier, 1);
-    step(plans, 1, 3, lane).barrier = 2;
-    refused(plans, "waits at barrier 2, and rank 2 signals at 1");
-  }
+TEST_CASE("a missing wait, a second finish, a missing scale and another barrier are refused") {
+  Plans plans = ring4();
+  step(plans, 1, 4).after = kNoStep;
+  refused(plans, "rank 1, step 4 (");
+  plans = ring4();
+  step(plans, 1, 4).flags = kFinish;
+  refused(plans, "folds a value that is finished already");
+  plans = ring4();
+  source(plans, 1, 1, 0).flags = 0;
+  refused(plans, "rank 1, step 1 (");
+  plans = sound(Collective::kAllReduce, Algorithm::kStaged, 3);
+  REQUIRE_EQ(step(plans, 1, 3).barrier, 1);
+  step(plans, 1, 3).barrier = 2;
+  refused(plans, "waits at barrier 2, and rank 2 signals at 1");
 }
 
 TEST_CASE("ranks that wait at a barrier before they arrive at it are refused") {
@@ -151,10 +144,10 @@ TEST_CASE("ranks that wait at a barrier before they arrive at it are refused") {
 TEST_CASE("a barrier at which no rank arrives is refused") {
   Plans plans = sound(Collective::kAllGather, Algorithm::kStaged, 3);
   for (size_t r = 0; r < plans.size(); ++r) {  // the second barrier: only waits are left
-    const uint32_t last = plans[r].lanes[0].count - 1;
+    const uint32_t last = static_cast<uint32_t>(plans[r].steps.size()) - 1;
     REQUIRE_EQ(step(plans, r, last - 1).barrier, 2);
     step(plans, r, last - 1) = step(plans, r, last);
-    --plans[r].lanes[0].count;
+    plans[r].steps.pop_back();
   }
   refused(plans, "waits for ever for a slice from rank");
   CHECK_NE(verify_progress(plans, 1, 2).failure.find("arrival at a barrier"), std::string::npos);
@@ -169,14 +162,13 @@ TEST_CASE("a rank that arrives at one barrier twice is refused: all who wait see
   all.targets = second.targets = 1;
   ++second.first;
   plans[0].steps.insert(plans[0].steps.begin() + 2, second);
-  ++plans[0].lanes[0].count;
-  refused(plans, "rank 0, lane 0, step 2 (signal mailbox 2 [each round] [barrier 1]): arrives at one barrier twice");
+  refused(plans, "rank 0, step 2 (signal mailbox 2 [each round] [barrier 1]): arrives at one barrier twice");
 }
 
 TEST_CASE("signals outside of barriers over windows, and barriers without windows, are refused") {
   Plans plans = sound(Collective::kAllGather, Algorithm::kStaged, 3);
   step(plans, 1, 1).barrier = 0;
-  refused(plans, "rank 1, lane 0, step 1 (signal mailbox 2, mailbox 0 [each round]): a signal outside of a barrier");
+  refused(plans, "rank 1, step 1 (signal mailbox 2, mailbox 0 [each round]): a signal outside of a barrier");
   plans = sound(Collective::kBarrier, Algorithm::kRing, 3);
   step(plans, 1, 0).barrier = 1;
   refused(plans, "a barrier in a collective without windows");
@@ -185,7 +177,7 @@ TEST_CASE("signals outside of barriers over windows, and barriers without window
 TEST_CASE("a scan out of the order of the ranks, or of other ranks, is refused") {
   Plans plans = sound(Collective::kScan, Algorithm::kDirect, 3);
   std::swap(source(plans, 2, 0, 0), source(plans, 2, 0, 1));
-  refused(plans, "rank 2, lane 0: output 0 is not folded in the order of the ranks: (r1[0]* + r0[0]* + r2[0]*)");
+  refused(plans, "rank 2: output 0 is not folded in the order of the ranks: (r1[0]* + r0[0]* + r2[0]*)");
   plans = sound(Collective::kScan, Algorithm::kRing, 3);
   std::swap(source(plans, 1, 0, 0), source(plans, 1, 0, 1));
   refused(plans, "is not folded in the order of the ranks");
@@ -194,7 +186,7 @@ TEST_CASE("a scan out of the order of the ranks, or of other ranks, is refused")
   refused(plans, "is never written");
   plans = sound(Collective::kScan, Algorithm::kRing, 3);
   for (Plan& plan : plans) plan.collective = Collective::kExscan;
-  refused(plans, "rank 0, lane 0, step 0");
+  refused(plans, "rank 0, step 0");
 }
 
 TEST_CASE("one rank with another root is refused, by its call and by what it does") {
@@ -211,8 +203,7 @@ TEST_CASE("data from another rank than the root is refused") {
   Plans other = sound(Collective::kBroadcast, Algorithm::kDirect, 2, 1);
   std::swap(plans, other);
   for (Plan& plan : plans) plan.root = 0;
-  refused(plans,
-          "rank 1, lane 0, step 0 (input 0 -> mailbox 0, output 0): reads input 0, which this rank does not have");
+  refused(plans, "rank 1, step 0 (input 0 -> mailbox 0, output 0): reads input 0, which this rank does not have");
 }
 
 TEST_CASE("a contribution folded twice is refused") {
@@ -258,7 +249,6 @@ TEST_CASE("an order of folding that differs on one rank is refused") {
 TEST_CASE("the same operands under other brackets are refused") {
   Plans plans = sound(Collective::kAllReduce, Algorithm::kDirect, 3);
   const std::vector<Ref> parts = {source(plans, 2, 1, 0), source(plans, 2, 1, 1), source(plans, 2, 1, 2)};
-  --plans[2].lanes[0].count;
   plans[2].steps.pop_back();
   plans[2].scratch_slots = 1;
   const Ref scratch{Space::kScratch, 0, 0, 0};
@@ -289,13 +279,13 @@ TEST_CASE("ranks that send more than the links hold before they receive are refu
   });
   CHECK(verify_values(plans).ok);
   CHECK(verify_progress(plans, 1, 3).ok);
-  refused(plans, "with 1 slices a chunk and depth 2, rank 0, lane 0, step 2 (input 2 -> mailbox 1)");
+  refused(plans, "with 1 slices a chunk and depth 2, rank 0, step 2 (input 2 -> mailbox 1)");
 }
 
 TEST_CASE("a send that nobody receives is refused") {
   Plans plans = ring4();
   append(plans[0], {{Space::kInput, 0, 0, 0}}, {{Space::kMailbox, 0, 1, 0}});
-  refused(plans, "rank 1, lane 0: 1 blocks from rank 0 are never received");
+  refused(plans, "rank 1: 1 blocks from rank 0 are never received");
 }
 
 TEST_CASE("an output that is never written is refused") {
@@ -303,7 +293,7 @@ TEST_CASE("an output that is never written is refused") {
   plans[1].scratch_slots = 1;
   target(plans, 1, 5, 0).space = Space::kScratch;
   step(plans, 1, 5).after = kNoStep;
-  refused(plans, "rank 1, lane 0: output 0 is never written");
+  refused(plans, "rank 1: output 0 is never written");
 }
 
 TEST_CASE("a receive that nobody sends is refused") {
@@ -367,7 +357,7 @@ TEST_CASE("a step that writes the caller's input is refused") {
 TEST_CASE("an output written on a rank that has none is refused") {
   Plans plans = sound(Collective::kReduce, Algorithm::kDirect, 3, 0);
   append(plans[1], {{Space::kInput, 0, 0, 0}}, {{Space::kOutput, 0, 0, 0}});
-  refused(plans, "rank 1, lane 0, step 1 (input 0 -> output 0): touches output 0, which is not this rank's");
+  refused(plans, "rank 1, step 1 (input 0 -> output 0): touches output 0, which is not this rank's");
 }
 
 TEST_CASE("an input that a rank does not have is refused") {
@@ -396,7 +386,7 @@ TEST_CASE("an input that is read after its place in the output was written is re
       b.send(0, 0);
     }
   });
-  refused(plans, "in place: rank 0, lane 0, step 1");
+  refused(plans, "in place: rank 0, step 1");
 }
 
 TEST_CASE("a step whose length nobody can tell is refused") {

@@ -14,8 +14,7 @@ namespace {
 
 std::string steps_of(const Plan& plan) {
   std::string text;
-  for (uint32_t s = 0; s < plan.lanes[0].count; ++s) {
-    const Step& step = plan.steps[plan.lanes[0].first + s];
+  for (const Step& step : plan.steps) {
     text += describe(plan, step) + (step.after == kNoStep ? "" : " after " + std::to_string(step.after)) + "\n";
   }
   return text;
@@ -36,7 +35,7 @@ TEST_CASE("ring all_reduce is the design's page: send; reduce and send; finish; 
            "mailbox 0 -> output 3 after 2\n");
   for (int world = 2; world <= 64; ++world) {
     request.topology = one_host(world);
-    CHECK_EQ(build_plan(request).lanes[0].count, 2 * world - 1);
+    CHECK_EQ(build_plan(request).steps.size(), 2 * world - 1);
   }
 }
 
@@ -91,7 +90,7 @@ TEST_CASE("one rank alone copies, and scales and finishes what it would have red
 }
 
 TEST_CASE("plans are pure: equal requests give equal plans") {
-  PlanRequest request = request_of(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of({3, 3}), 0, 3);
+  PlanRequest request = request_of(Collective::kAllReduce, Algorithm::kHierarchical, hosts_of({3, 3}));
   request.rank = 4;
   CHECK(build_plan(request) == build_plan(request));
 }
@@ -118,9 +117,6 @@ TEST_CASE("requests out of range are refused, and say why") {
   request.rank = 4;
   CHECK_EQ(refusal(request), "no such plan: rank 4 in a world of 4");
   request.rank = 0;
-  request.lanes = 17;
-  CHECK_EQ(refusal(request), "no such plan: 17 lanes, not 1 .. 16");
-  request.lanes = 1;
   request.algorithm = Algorithm::kAuto;
   CHECK_EQ(refusal(request), "no such plan: all_reduce has no algorithm auto for a world of 4");
   request.algorithm = Algorithm::kDirect;
@@ -147,7 +143,6 @@ TEST_CASE("a plan in words") {
   const Plan plan = build_plan(request);
   CHECK_EQ(describe(plan),
            "broadcast by ring, rank 0 of 2, root 0: 1 blocks, 0 scratch slots, peers 1\n"
-           "  lane 0\n"
            "     0  input 0 -> output 0, mailbox 1\n");
 }
 

@@ -50,33 +50,25 @@ class FoldText {
 std::set<std::string> results_of(Collective collective, Algorithm algorithm, const Topology& topology, int root) {
   PlanRequest request = request_of(collective, algorithm, topology);
   request.root = root;
-  request.lanes = 2;
-  const std::vector<Plan> plans = plans_of_all_ranks(request);
   std::set<std::string> texts;
-  for (uint32_t lane = 0; lane < plans.front().lanes.size(); ++lane) {
-    const ValueTrace trace = trace_values(plans, lane);
-    const FoldText text(trace);
-    for (const ValueTrace::Executed& step : trace.steps) {
-      if (step.value == kNoValue) continue;
-      const ValueTrace::Held& held = trace.values[step.value];
-      const bool complete = held.finished && held.ranks.size() == static_cast<size_t>(topology.world());
-      if (complete) texts.insert(text.of(step.value));
-    }
+  const ValueTrace trace = trace_values(plans_of_all_ranks(request));
+  const FoldText text(trace);
+  for (const ValueTrace::Executed& step : trace.steps) {
+    if (step.value == kNoValue) continue;
+    const ValueTrace::Held& held = trace.values[step.value];
+    const bool complete = held.finished && held.ranks.size() == static_cast<size_t>(topology.world());
+    if (complete) texts.insert(text.of(step.value));
   }
   REQUIRE(!texts.empty());
   return texts;
 }
 
 // Whether the plans fold all contributions in the order of the ranks.
-bool in_rank_order(PlanRequest request) {
-  request.lanes = 2;
-  const std::vector<Plan> plans = plans_of_all_ranks(request);
-  for (uint32_t lane = 0; lane < plans.front().lanes.size(); ++lane) {
-    for (const ValueTrace::Held& held : trace_values(plans, lane).values) {
-      if (held.finished && !std::is_sorted(held.ranks.begin(), held.ranks.end())) return false;
-    }
-  }
-  return true;
+bool in_rank_order(const PlanRequest& request) {
+  const ValueTrace trace = trace_values(plans_of_all_ranks(request));
+  return std::ranges::all_of(trace.values, [](const ValueTrace::Held& held) {
+    return !held.finished || std::is_sorted(held.ranks.begin(), held.ranks.end());
+  });
 }
 
 }  // namespace

@@ -34,14 +34,12 @@ inline std::vector<Plan> plans_of_all_ranks(PlanRequest request) {
   return plans;
 }
 
-inline PlanRequest request_of(Collective collective, Algorithm algorithm, const Topology& topology, int root = 0,
-                              int lanes = 1) {
+inline PlanRequest request_of(Collective collective, Algorithm algorithm, const Topology& topology, int root = 0) {
   PlanRequest request;
   request.collective = collective;
   request.algorithm = algorithm;
   request.topology = topology;
   request.root = collective_has_root(collective) ? root : -1;
-  request.lanes = lanes;
   return request;
 }
 
@@ -56,8 +54,7 @@ inline SimulationRequest one_slice(uint64_t bytes) {
 
 inline std::string name_of(const PlanRequest& request) {
   return std::string(collective_name(request.collective)) + " by " + algorithm_name(request.algorithm) + ", world " +
-         std::to_string(request.topology.world()) + ", root " + std::to_string(request.root) + ", lanes " +
-         std::to_string(request.lanes) +
+         std::to_string(request.topology.world()) + ", root " + std::to_string(request.root) +
          (request.chunks_in_flight > 1 ? ", chunks in flight " + std::to_string(request.chunks_in_flight) : "") +
          (request.scale_at_source ? ", scaled at the source" : "");
 }

@@ -26,21 +26,6 @@ inline bool is_proven(int world) {
   return world <= 33 || world == 48 || world >= 63 || std::getenv("RONDO_WHOLE") != nullptr;
 }
 
-// Whether lane `lane` of a and lane `other` of b are the same steps.
-inline bool equal_lanes(const Plan& a, uint32_t lane, const Plan& b, uint32_t other) {
-  const Lane &x = a.lanes[lane], &y = b.lanes[other];
-  if (x.count != y.count) return false;
-  for (uint32_t s = 0; s < x.count; ++s) {
-    Step p = a.steps[x.first + s], q = b.steps[y.first + s];
-    for (uint32_t i = 0; i < uint32_t{p.sources} + p.targets; ++i) {
-      if (a.refs[p.first + i] != b.refs[q.first + i]) return false;
-    }
-    p.first = q.first = 0;
-    if (p != q) return false;
-  }
-  return true;
-}
-
 inline bool is_signal(const Plan& plan, const Step& step) { return length_of(plan, step) == kSignalLength; }
 
 inline void check_verdict(const PlanRequest& request, const Verdict& verdict) {
@@ -48,26 +33,12 @@ inline void check_verdict(const PlanRequest& request, const Verdict& verdict) {
   if (!verdict.ok) FAIL_CHECK(name_of(request) << ": " << verdict.failure);
 }
 
-// Proves 1 .. 4 lanes of one call. Four lanes hold every lane that there is, and verify() proves each different one;
-// fewer lanes are the first of these, with peers and max_peers of their own. Who scales does not touch progress.
+// Who scales does not touch progress.
 enum class Scalings : uint8_t { kAtFold, kBoth };
 inline void prove(PlanRequest request, Scalings scalings = Scalings::kBoth) {
-  request.lanes = 4;
-  const std::vector<Plan> four = plans_of_all_ranks(request);
-  check_verdict(request, verify(four));
-  for (request.lanes = 1; request.lanes <= 3; ++request.lanes) {
-    const std::vector<Plan> fewer = plans_of_all_ranks(request);
-    const auto failure = check_structure(fewer);
-    if (failure) FAIL_CHECK(name_of(request) << ": " << *failure);
-    for (size_t r = 0; r < fewer.size(); ++r) {
-      for (uint32_t l = 0; l < fewer[r].lanes.size(); ++l) {
-        if (!equal_lanes(fewer[r], l, four[r], l)) FAIL_CHECK(name_of(request) << ": lane " << l << " differs");
-      }
-    }
-  }
+  check_verdict(request, verify(plans_of_all_ranks(request)));
   if (!collective_reduces(request.collective) || scalings == Scalings::kAtFold) return;
   request.scale_at_source = true;
-  request.lanes = 2;
   check_verdict(request, verify_values(plans_of_all_ranks(request), Scaling::kAtSource));
 }
 
@@ -95,11 +66,9 @@ inline std::vector<Plan> renamed(const std::vector<Plan>& plans, int by) {
 
 // Everything that prove() looks at.
 inline std::vector<std::vector<Plan>> plans_to_prove(PlanRequest request, Scalings scalings) {
-  std::vector<std::vector<Plan>> all;
-  for (request.lanes = 1; request.lanes <= 4; ++request.lanes) all.push_back(plans_of_all_ranks(request));
+  std::vector<std::vector<Plan>> all{plans_of_all_ranks(request)};
   if (collective_reduces(request.collective) && scalings == Scalings::kBoth) {
     request.scale_at_source = true;
-    request.lanes = 2;
     all.push_back(plans_of_all_ranks(request));
   }
   return all;

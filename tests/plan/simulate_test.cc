@@ -10,8 +10,8 @@
 namespace rondo {
 namespace {
 
-std::vector<Plan> all_reduce(Algorithm algorithm, int world, int lanes = 1) {
-  return plans_of_all_ranks(request_of(Collective::kAllReduce, algorithm, one_host(world), 0, lanes));
+std::vector<Plan> all_reduce(Algorithm algorithm, int world) {
+  return plans_of_all_ranks(request_of(Collective::kAllReduce, algorithm, one_host(world)));
 }
 
 double ring_closed_form(const CostModel& m, double n, double bytes) {
@@ -21,7 +21,7 @@ double ring_closed_form(const CostModel& m, double n, double bytes) {
 
 }  // namespace
 
-TEST_CASE("the ring takes 2(N-1)(a + b m/N) + (N-1) g m/N with one slice a chunk, one lane, one round") {
+TEST_CASE("the ring takes 2(N-1)(a + b m/N) + (N-1) g m/N with one slice a chunk, one round") {
   for (int world = 2; world <= 64; ++world) {
     for (uint64_t blocks : {1u, 1000u, 250000u}) {
       const uint64_t bytes = blocks * static_cast<uint64_t>(world);
@@ -162,17 +162,6 @@ TEST_CASE("a star's hub moves N-1 times the data; the ring's ranks less than twi
   const double once = static_cast<double>(request.bytes) * request.cost.loopback.beta_us_per_byte;
   CHECK_GE(simulate(all_reduce(Algorithm::kStar, 8), request).time_us, 7 * once);
   CHECK_LE(simulate(all_reduce(Algorithm::kRing, 8), request).time_us, 2 * once);
-}
-
-TEST_CASE("lanes share the ports: four are as fast as one where bytes are all that costs") {
-  SimulationRequest request;
-  request.bytes = 4 << 20;
-  request.slice_bytes = 1 << 20;
-  request.slices_per_chunk = 1;
-  request.cost.loopback.alpha_us = 0;
-  request.cost.gamma_us_per_byte = 0;
-  const double one = simulate(all_reduce(Algorithm::kRing, 4, 1), request).time_us;
-  CHECK_EQ(simulate(all_reduce(Algorithm::kRing, 4, 4), request).time_us, doctest::Approx(one).epsilon(0.01));
 }
 
 TEST_CASE("a link that holds too little is reported as a deadlock, not as a time") {

@@ -2,9 +2,7 @@
 
 namespace rondo {
 
-TEST_CASE("all_reduce: every algorithm, worlds 1..64, lanes 1..4, slices 1..4, is proven") {
-  prove_all(Collective::kAllReduce);
-}
+TEST_CASE("all_reduce: every algorithm, worlds 1..64, slices 1..4, is proven") { prove_all(Collective::kAllReduce); }
 
 TEST_CASE("all_reduce by star: folds of more than 64 ranks are proven") {
   for (int world : {65, 127, 128, 200}) {

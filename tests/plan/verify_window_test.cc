@@ -5,11 +5,10 @@
 namespace rondo {
 namespace {
 
-// Every rank's plan without the steps that wait or signal at position `index` of the lane (a barrier is two of them).
+// Every rank's plan without the steps that wait or signal at position `index` (a barrier is two of them).
 std::vector<Plan> without_steps(std::vector<Plan> plans, uint32_t first, uint32_t count) {
   for (Plan& plan : plans) {
     plan.steps.erase(plan.steps.begin() + first, plan.steps.begin() + first + count);
-    plan.lanes[0].count -= count;
   }
   return plans;
 }
@@ -37,18 +36,18 @@ void prove_windows(Collective collective, int all_roots) {
   }
 }
 
-TEST_CASE("all_reduce, reduce_scatter, all_gather, all_to_all over windows: worlds 2..64, lanes 1..4 are proven") {
+TEST_CASE("all_reduce, reduce_scatter, all_gather, all_to_all over windows: worlds 2..64 are proven") {
   for (const Collective c :
        {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kAllToAll}) {
     prove_windows(c, 0);
   }
 }
 
-TEST_CASE("broadcast, gather, scatter over windows: worlds 2..64, every root, lanes 1..4 are proven") {
+TEST_CASE("broadcast, gather, scatter over windows: worlds 2..64, every root are proven") {
   for (const Collective c : {Collective::kBroadcast, Collective::kGather, Collective::kScatter}) prove_windows(c, 64);
 }
 
-TEST_CASE("reduce over windows: worlds 2..64, lanes 1..4, every root up to world 16 and four beyond, are proven") {
+TEST_CASE("reduce over windows: worlds 2..64, every root up to world 16 and four beyond, are proven") {
   prove_windows(Collective::kReduce, 16);
 }
 
@@ -70,7 +69,7 @@ TEST_CASE("a plan that reads or overwrites a window without a signal is refused,
       const std::vector<Plan> plans = plans_of_all_ranks(request_of(collective, algorithm, one_island_of(3)));
       REQUIRE(verify(plans).ok);
       int broken = 0;
-      for (uint32_t s = 0; s + 1 < plans[0].lanes[0].count; ++s) {
+      for (uint32_t s = 0; s + 1 < plans[0].steps.size(); ++s) {
         if (!is_signal(plans[0], plans[0].steps[s]) || !is_signal(plans[0], plans[0].steps[s + 1])) continue;
         const Verdict verdict = verify_values(without_steps(plans, s, 2));
         CHECK_FALSE(verdict.ok);
@@ -121,7 +120,7 @@ TEST_CASE("barriers are as many on all ranks, and come in order") {
   REQUIRE(verify(good).ok);
 
   std::vector<Plan> plans = good;
-  plans[2].lanes[0].count -= 1;  // without the last barrier
+  plans[2].steps.pop_back();  // without the last barrier
   CHECK_NE(verify(plans).failure.find("another number of barriers"), std::string::npos);
 
   plans = good;

@@ -12,7 +12,6 @@ std::string coded_failure(PlanRequest request) {
 
 void prove_coded(PlanRequest request) {
   request.coded = true;
-  request.lanes = 2;  // both directions of the ring
   for (int chunks_in_flight : chunks_in_flight_of(request.algorithm)) {
     request.chunks_in_flight = chunks_in_flight;
     const std::string failure = coded_failure(request);

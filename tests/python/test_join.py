@@ -66,7 +66,7 @@ class FolderStore(rondo.Store):
 
 
 def with_store(rank, folder, results):
-    settings = {"RONDO_ALGORITHM": "ring", "RONDO_LANES": 2}
+    settings = {"RONDO_ALGORITHM": "ring", "RONDO_CONNECTIONS": 2}
     with rondo.init(rank=rank, world_size=2, store=FolderStore(folder), settings=settings) as group:
         total = float(group.all_reduce(np.array([rank + 1.0]))[0])
         results.put((rank, total, group.local_size, group.algorithm_for("all_reduce", 1 << 20)))

@@ -154,7 +154,7 @@ def test_texts_have_no_nul_and_are_of_unicode(group):
     for text, call in (
         ("algorithm is 'ring", lambda end: group.all_reduce(X, algorithm="ring" + end)),
         ("host is '127.0.0.1", lambda end: rondo.unique_id("127.0.0.1" + end)),
-        ("a setting is 'RONDO_LANES=2", lambda end: rondo.init(settings={"RONDO_LANES": "2" + end})),
+        ("a setting is 'RONDO_CONNECTIONS=2", lambda end: rondo.init(settings={"RONDO_CONNECTIONS": "2" + end})),
         ("a parameter's name is 'w", lambda end: rondo.DistOpt(NumpyUpdate({"w" + end: w}, print), group=group)),
     ):
         for end in ("\0x", "\udcff"):

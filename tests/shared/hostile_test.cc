@@ -147,9 +147,8 @@ IslandFrame window_frame(uint64_t id, uint64_t bytes) {
   return frame;
 }
 
-IslandFrame link_frame(IslandTopic topic, uint32_t lane = 0, const LinkShape& shape = kShape) {
+IslandFrame link_frame(IslandTopic topic, const LinkShape& shape = kShape) {
   IslandFrame frame = frame_of(topic);
-  frame.lane = lane;
   frame.depth = shape.depth;
   frame.slice_bytes = shape.slice_bytes;
   frame.bytes = shared_link_bytes(shape);
@@ -240,8 +239,8 @@ class Scene {
     for (const uint64_t communicator : {kId, kPrivate}) {
       std::unique_ptr<Link> mine, other;
       REQUIRE(eventually([&] {
-        if (!mine) mine = self_->take_link({communicator, kFriend, 0}, kShape);
-        if (!other) other = friend_->take_link({communicator, kSelf, 0}, kShape);
+        if (!mine) mine = self_->take_link({communicator, kFriend}, kShape);
+        if (!other) other = friend_->take_link({communicator, kSelf}, kShape);
         return mine && other;
       }));
       const SliceTag tag{1, 2, 8};
@@ -423,8 +422,8 @@ TEST_CASE("memory that is not sealed, too small, too large or no memory at all i
 }
 
 TEST_CASE("numbers that no honest rank says end the connection") {
-  const auto wish = [](uint32_t lane, const LinkShape& shape) { return link_frame(IslandTopic::kWish, lane, shape); };
-  const auto link = [](uint32_t lane, const LinkShape& shape) { return link_frame(IslandTopic::kLink, lane, shape); };
+  const auto wish = [](const LinkShape& shape) { return link_frame(IslandTopic::kWish, shape); };
+  const auto link = [](const LinkShape& shape) { return link_frame(IslandTopic::kLink, shape); };
   const auto fitting = [](const LinkShape& shape) { return sealed_of(shared_link_bytes(shape)); };
   constexpr const char* kMade = "this is not how a link is made";
   constexpr const char* kAsked = "this is not how a link is asked for";
@@ -434,17 +433,15 @@ TEST_CASE("numbers that no honest rank says end the connection") {
   run_attacks({
       framed(
           "window 0", kAbove, window_frame(0, 100), [] { return reserved(100); }, "more windows than can be mapped"),
-      framed("a link made by the higher rank", kAbove, link(0, kShape), fitting(kShape), kMade),
-      framed("lane 16", kBelow, link(16, kShape), fitting(kShape), kMade),
-      framed("depth 1", kBelow, link(0, {1, 4096}), fitting({1, 4096}), kMade),
-      framed("depth 66", kBelow, link(0, {66, 4096}), fitting({66, 4096}), kMade),
-      framed("slices past 16 MiB", kBelow, link(0, {2, (16u << 20) + 1}), fitting({2, (16u << 20) + 1}), kMade),
-      framed("slices of 4 GiB", kBelow, sized(link(0, {2, UINT32_MAX}), 4096), sealed_of(4096), kMade),
-      framed("bytes of another shape", kBelow, sized(link(0, kShape), 4096), sealed_of(4096), kMade),
-      framed("a wish by the lower rank", kBelow, wish(0, kShape), none, kAsked),
-      framed("a wish for lane 16", kAbove, wish(16, kShape), none, kAsked),
-      framed("a wish for depth 66", kAbove, wish(0, {66, 4096}), none, kAsked),
-      framed("a wish for depth 0", kAbove, wish(0, {0, 4096}), none, kAsked),
+      framed("a link made by the higher rank", kAbove, link(kShape), fitting(kShape), kMade),
+      framed("depth 1", kBelow, link({1, 4096}), fitting({1, 4096}), kMade),
+      framed("depth 66", kBelow, link({66, 4096}), fitting({66, 4096}), kMade),
+      framed("slices past 16 MiB", kBelow, link({2, (16u << 20) + 1}), fitting({2, (16u << 20) + 1}), kMade),
+      framed("slices of 4 GiB", kBelow, sized(link({2, UINT32_MAX}), 4096), sealed_of(4096), kMade),
+      framed("bytes of another shape", kBelow, sized(link(kShape), 4096), sealed_of(4096), kMade),
+      framed("a wish by the lower rank", kBelow, wish(kShape), none, kAsked),
+      framed("a wish for depth 66", kAbove, wish({66, 4096}), none, kAsked),
+      framed("a wish for depth 0", kAbove, wish({0, 4096}), none, kAsked),
       framed("a stream of a page", kAbove, sized(frame_of(IslandTopic::kStream), 4096), sealed_of(4096),
              "this is not how a stream is made"),
       {"a page in no window", kAbove, [](const Descriptor& socket) { send_frame(socket, page_frame(1, 0)); }, kPage},
@@ -685,7 +682,7 @@ struct FirstDial {
 
 TEST_CASE("a peer that has died before it is first needed is found out, and asks nobody to wait") {
   FirstDial scene;
-  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  CHECK(scene.island->take_link({kId, kFriend}, kShape) == nullptr);
   CHECK(scene.why().message.find("sharing memory with rank 1 failed: connecting its local socket: ") == 0);
   CHECK(eventually([&] { return scene.island->ended(kFriend); }));
 }
@@ -693,7 +690,7 @@ TEST_CASE("a peer that has died before it is first needed is found out, and asks
 TEST_CASE("a peer that dies between the first connection and its greeting is found out likewise") {
   FirstDial scene;
   Descriptor listener = listen_abstract(scene.name, 1);
-  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  CHECK(scene.island->take_link({kId, kFriend}, kShape) == nullptr);
   pollfd waiting{listener.get(), POLLIN, 0};
   REQUIRE(::poll(&waiting, 1, 5'000) == 1);
   listener.reset();  // with the connection in its queue
@@ -708,7 +705,7 @@ TEST_CASE("a peer whose queue of connections is full is dialed until there is ro
   int error = 0;
   while (error == 0) flood.push_back(connect_abstract(scene.name, error));
   REQUIRE(error == EAGAIN);
-  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  CHECK(scene.island->take_link({kId, kFriend}, kShape) == nullptr);
   IslandGreeting first;
   Files files;
   std::string why;
@@ -723,7 +720,7 @@ TEST_CASE("a peer whose queue of connections is full is dialed until there is ro
 TEST_CASE("who listens at a peer's place without being its process is told nothing") {
   FirstDial scene(1);
   const Descriptor listener = listen_abstract(scene.name, 1);
-  CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+  CHECK(scene.island->take_link({kId, kFriend}, kShape) == nullptr);
   CHECK(scene.why().message.find(fmt::format("it is process {}, not 1", ::getpid())) != std::string::npos);
   const Descriptor accepted = accept_abstract(listener.get());
   char byte = 0;
@@ -736,7 +733,7 @@ TEST_CASE("a rank that has no descriptor left for a first connection says so, wi
   Error error;
   {
     const OpenFilesLimit limit(OpenFilesLimit::for_more(0));
-    CHECK(scene.island->take_link({kId, kFriend, 0}, kShape) == nullptr);
+    CHECK(scene.island->take_link({kId, kFriend}, kShape) == nullptr);
     error = scene.why();
   }
   CHECK(error.code == ErrorCode::kSystem);
@@ -809,7 +806,7 @@ TEST_CASE("nonsense from both sides at once, amid honest messages, costs the two
       CHECK(scene.reason(peer).find(kNoSense) != std::string::npos);
       CHECK(scene.self().find(peer, 39) == nullptr);  // its memory is let go
       // Asked for again, the reason is the same.
-      CHECK(scene.self().take_link({kId, peer, 3}, kShape) == nullptr);
+      CHECK(scene.self().take_link({kId, peer}, kShape) == nullptr);
     }
     scene.check_friendship();
   }
@@ -838,7 +835,7 @@ TEST_CASE("a neighbor that goes quietly is no complaint of communicators that ha
   // Proves: who has left, and who has died, is the control plane's to say.
   Scene scene;
   ::shutdown(scene.villain(kAbove).get(), SHUT_RDWR);
-  CHECK(scene.self().take_link({kId, kBelow, 0}, kShape) == nullptr);  // asked of the other
+  CHECK(scene.self().take_link({kId, kBelow}, kShape) == nullptr);  // asked of the other
   ::shutdown(scene.villain(kBelow).get(), SHUT_RDWR);
   CHECK(scene.reason(kBelow).find("the connection was closed") != std::string::npos);
   scene.check_friendship();

@@ -51,7 +51,7 @@ std::unique_ptr<Link> take(Member& member, int peer, const LinkShape& shape = {3
   const auto deadline = in(5'000);
   while (Clock::now() < deadline && !member.events->failure()) {
     ArmedSleep sleep(*member.doorbell, *member.fabric->sleepers());
-    if (auto link = member.fabric->take_link({kId, peer, 0}, shape)) return link;
+    if (auto link = member.fabric->take_link({kId, peer}, shape)) return link;
     CHECK(sleep.wait(deadline).ok());
   }
   return nullptr;
@@ -257,8 +257,8 @@ TEST_CASE(
     members[1 - one] = open_all(fabrics[1 - one], kId);
     auto other = take(members[1 - one], first);
     REQUIRE(other);
-    CHECK(members[0].fabric->take_link({kId, 1, 0}, {3, 4096}) == nullptr);
-    CHECK(members[1].fabric->take_link({kId, 0, 0}, {3, 4096}) == nullptr);
+    CHECK(members[0].fabric->take_link({kId, 1}, {3, 4096}) == nullptr);
+    CHECK(members[1].fabric->take_link({kId, 0}, {3, 4096}) == nullptr);
     const char text[] = "to the other end";
     const SliceTag tag{1, 2, sizeof text};
     other->post(tag, nullptr);
@@ -399,7 +399,7 @@ TEST_CASE("a forked child that drops its copies disturbs neither its parent nor 
   CHECK(in_child([&] {
           bool refused = false;
           try {
-            members[0].fabric->take_link({kId, 1, 1}, {3, 4096});
+            members[0].fabric->take_link({kId, 1}, {3, 4096});
           } catch (const Exception& failure) {
             refused = failure.code() == ErrorCode::kInvalid;
           }

@@ -308,9 +308,9 @@ class Posts {
   }
 
   bool meet(PostBoard& board, int rank, uint64_t number) const {
-    board.arrive(3, number);
+    board.arrive(number);
     for (int other = 0; other < world_; ++other) {
-      for (uint64_t idle = 0; other != rank && board.arrived(other, 3) < number; ++idle) {
+      for (uint64_t idle = 0; other != rank && board.arrived(other) < number; ++idle) {
         if (idle > 100'000'000) return false;
         std::this_thread::yield();
       }

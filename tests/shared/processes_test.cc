@@ -33,8 +33,7 @@ bool exchange(Member& member) {
   for (int peer = 0; peer < world; ++peer) {
     if (peer == rank) continue;
     auto& link = links[static_cast<size_t>(peer)];
-    if (!eventually([&] { return (link = member.fabric->take_link({kId, peer, 0}, {3, 4096})) != nullptr; }))
-      return false;
+    if (!eventually([&] { return (link = member.fabric->take_link({kId, peer}, {3, 4096})) != nullptr; })) return false;
     link->post(tag, nullptr);
     link->send(tag, reinterpret_cast<const std::byte*>(&mine));
   }

@@ -66,7 +66,7 @@ class Race {
   }
 
  private:
-  static constexpr size_t kLine = PostBoard::kLanes * kCellBytes / sizeof(Line);
+  static constexpr size_t kLine = kCellBytes / sizeof(Line);  // of the access; the next one of the close
 
   std::vector<std::byte*> places() const { return {memory_[0][0].bytes, memory_[1][0].bytes}; }
 

@@ -22,7 +22,6 @@ Config config_of(Random& random) {
   config.suspicion_ms = static_cast<int64_t>(random.between(3, 6) * 500);
   config.slice_bytes = 4096;
   config.slices_per_chunk = static_cast<uint32_t>(random.between(1, 3));
-  config.lanes = static_cast<uint32_t>(random.between(1, 2));
   config.connections = static_cast<uint32_t>(random.between(1, 2));
   config.eager_bytes = 256;
   return config;

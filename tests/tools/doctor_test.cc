@@ -109,7 +109,7 @@ TEST_CASE("doctor: a misspelt variable is noted, and a wrong value would stop th
   const Result misspelt = run_shell(std::string("RONDO_DEBGU=info exec ") + kDoctor + " --ranks 1");
   CHECK(misspelt.says("note", "settings", "RONDO_DEBGU is set, and nothing reads it: did you mean RONDO_DEBUG"));
   CHECK(misspelt.code == 0);
-  const Result wrong = run_shell(std::string("RONDO_LANES=99 exec ") + kDoctor + " --ranks 1 --json");
+  const Result wrong = run_shell(std::string("RONDO_CONNECTIONS=99 exec ") + kDoctor + " --ranks 1 --json");
   CHECK(wrong.code == 1);
   const auto document = nlohmann::json::parse(wrong.output);
   CHECK_FALSE(document.at("ok").get<bool>());
@@ -118,7 +118,7 @@ TEST_CASE("doctor: a misspelt variable is noted, and a wrong value would stop th
   REQUIRE(std::count_if(findings.begin(), findings.end(), wrongs) == 1);
   const auto& finding = *std::find_if(findings.begin(), findings.end(), wrongs);
   CHECK(finding.at("topic").get<std::string>() == "settings");
-  CHECK(finding.at("text").get<std::string>().find("RONDO_LANES=\"99\"") != std::string::npos);
+  CHECK(finding.at("text").get<std::string>().find("RONDO_CONNECTIONS=\"99\"") != std::string::npos);
 }
 
 TEST_CASE("doctor: a setting that join() refuses would stop a job on one host, too") {

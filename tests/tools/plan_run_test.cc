@@ -41,7 +41,7 @@ std::string refusal(const PlanOptions& options) {
 TEST_CASE("the ring's trace: block c is folded from rank c on, a rank a message") {
   const int n = 4;
   const std::vector<Plan> plans = plans_of_all(request_for("all_reduce", "ring", {n}));
-  const ValueTrace trace = trace_values(plans, 0);
+  const ValueTrace trace = trace_values(plans);
   CHECK_EQ(trace.messages.size(), 2 * n * (n - 1));
   for (const ValueTrace::Executed& executed : trace.steps) {
     CHECK_EQ(executed.depth, executed.step);

@@ -33,7 +33,6 @@ void declare(CLI::App& app, Options& options) {
   declare_plan_options(app, options.plan, kMostRanks);
   app.add_option("--rank", options.rank, "Only the steps of this rank; else of all, and a picture")
       ->check(CLI::Range(0, kMostRanks - 1));
-  app.add_option("--lanes", options.plan.lanes)->check(CLI::Range(1, 16))->capture_default_str();
   app.add_option("--chunks-in-flight", options.plan.chunks_in_flight, "Chunks that a link may hold at once")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -61,15 +60,15 @@ std::string cell(const Plan& plan, const Step& step) {
   return std::string(step.sources > 1 ? "+" : "") + stores + "c" + std::to_string(block) + sends;
 }
 
-// Who sends which block to whom at which step of lane 0: a row a step, a column a rank. "c2>3" sends block 2 to rank 3;
+// Who sends which block to whom at which step: a row a step, a column a rank. "c2>3" sends block 2 to rank 3;
 // "+" before it: folded with this rank's own first; "=" stores the complete block, "." stores what came.
 std::string picture(std::span<const Plan> plans) {
   std::vector<std::vector<std::string>> columns;
   size_t rows = 0, width = 6;
   for (const Plan& plan : plans) {
     std::vector<std::string> column;
-    for (uint32_t s = 0; s < plan.lanes[0].count; ++s) {
-      column.push_back(cell(plan, plan.steps[plan.lanes[0].first + s]));
+    for (const Step& step : plan.steps) {
+      column.push_back(cell(plan, step));
       width = std::max(width, column.back().size());
     }
     rows = std::max(rows, column.size());

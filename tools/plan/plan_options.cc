@@ -78,7 +78,6 @@ PlanRequest request_of(const PlanOptions& options, int most) {
   PlanRequest request;
   request.collective = named<Collective>("collective", collectives(), options.collective);
   request.algorithm = named<Algorithm>("algorithm", algorithms(), options.algorithm);
-  request.lanes = options.lanes;
   request.chunks_in_flight = options.chunks_in_flight;
   request.scale_at_source = options.scale_at_source;
   request.root = collective_has_root(request.collective) ? options.root : -1;

@@ -47,7 +47,7 @@ class Run {
 
  private:
   const Plan& plan(const Executed& executed) const { return plans_[static_cast<size_t>(executed.rank)]; }
-  const Step& step(const Executed& executed) const { return steps_of(plan(executed), 0)[executed.step]; }
+  const Step& step(const Executed& executed) const { return plan(executed).steps[executed.step]; }
   void add_rows();
   int row_of(const Ref& target) const;
   Json initial() const;
@@ -74,7 +74,7 @@ Run::Run(const PlanRequest& request, const PlanRunOptions& options)
     : request_(request),
       options_(options),
       plans_(plans_of_all(request)),
-      trace_(trace_values(plans_, 0)),
+      trace_(trace_values(plans_)),
       simulation_(simulate_recorded(plans_, simulation_of(plans_, request.topology, options.bytes))),
       times_(simulation_),
       windows_(has_windows(plans_)) {
@@ -251,7 +251,7 @@ Json Run::json() {
   for (const ValueTrace::Message& message : trace_.messages) add_message(message);
   for (const Plan& p : plans_) {
     Json program = Json::array();
-    for (const Step& s : steps_of(p, 0)) program.push_back(describe(p, s));
+    for (const Step& s : p.steps) program.push_back(describe(p, s));
     programs.push_back(std::move(program));
   }
   return {{"collective", collective_name(request_.collective)},
@@ -277,7 +277,6 @@ Json Run::json() {
 }  // namespace
 
 Json plan_run_json(const PlanRequest& request, const PlanRunOptions& options) {
-  if (request.lanes != 1) throw Exception(ErrorCode::kInvalid, "a run is shown of plans of one lane");
   if (options.bytes == 0) throw Exception(ErrorCode::kInvalid, "a run of no bytes");
   if (options.values < 0 || options.values > kMostValues) {
     throw Exception(ErrorCode::kInvalid, fmt::format("{} values, not 0 .. {}", options.values, kMostValues));

@@ -26,7 +26,7 @@ inline constexpr int kMostValues = 64;
 //   moves      between ranks, by an event: kind message, signal, load or store; begin and end as depths and in
 //              microseconds (messages only); phase
 //   cost       time_us of the simulated call by the default cost model; timed: events and moves have times
-// One lane. request.rank is not used. Throws as build_plan(), and Exception(kInvalid) for options out of range.
+// request.rank is not used. Throws as build_plan(), and Exception(kInvalid) for options out of range.
 nlohmann::ordered_json plan_run_json(const PlanRequest& request, const PlanRunOptions& options);
 
 }  // namespace rondo

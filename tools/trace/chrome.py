@@ -1,10 +1,10 @@
 """A trace in the Chrome trace event format (docs/trace-schema.json). A process is a rank; its threads are the
-operations of a communicator, its lanes, and messages."""
+operations of a communicator, their steps, and messages."""
 
 from read import DIRECTIONS, PATHS
 
-# Thread numbers: communicator * this; 1 + lane after it. Lanes: 1 to 16.
-_THREADS = 32
+# Thread numbers: communicator * this for operations, and one more for their steps.
+_THREADS = 2
 _MESSAGES = 1_000_000
 
 
@@ -21,13 +21,13 @@ def _steps(operation, members, rank, thread, start):
     reads = {}
     for r in operation.transfers:
         text = f"{DIRECTIONS[r.a]}: rank {members[r.peer]}, {r.bytes} bytes, {PATHS[r.b]}"
-        reads.setdefault((r.lane, r.end, r.step), []).append(text)
+        reads.setdefault((r.end, r.step), []).append(text)
     for s in operation.steps:
-        yield _event(f"step {s.step}", "step", rank, thread + 1 + s.lane, s.begin, s.end, start, step=s.step,
-                     round=s.round, bytes=s.bytes, transfers=reads.get((s.lane, s.end, s.step), []))
+        yield _event(f"step {s.step}", "step", rank, thread + 1, s.begin, s.end, start, step=s.step,
+                     round=s.round, bytes=s.bytes, transfers=reads.get((s.end, s.step), []))
     for w in operation.waits:
         name = f"waits for rank {members[w.peer]}" if w.peer >= 0 else "waits for its own sends"
-        yield _event(name, "wait", rank, thread + 1 + w.lane, w.begin, w.end, start, step=w.step, round=w.round)
+        yield _event(name, "wait", rank, thread + 1, w.begin, w.end, start, step=w.step, round=w.round)
 
 
 def _operation(operation, members, rank, thread, start, last):
@@ -79,8 +79,8 @@ def events(ranks, clocks):
             if not mine:
                 continue
             out.append(_name("thread_name", rank, thread, f"communicator {number}: {len(members)} ranks"))
-            for lane in sorted({s.lane for o in mine for s in o.steps + o.waits}):
-                out.append(_name("thread_name", rank, thread + 1 + lane, f"communicator {number}, lane {lane}"))
+            if any(o.steps or o.waits for o in mine):
+                out.append(_name("thread_name", rank, thread + 1, f"communicator {number}, steps"))
             for operation in mine:
                 out += _operation(operation, members, rank, thread, start, trace.last)
         out += _messages(trace, start)

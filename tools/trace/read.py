@@ -10,13 +10,13 @@ _MAGIC = b"RONDOTR1"
 _HEADER = struct.Struct("<8sQQQQ")
 _HEADER_BYTES, _TEXT_BYTES = 4096, 60 * 1024
 # A record, field by field as Record names them.
-_SLOT = struct.Struct("<QQQQQIiIIHBBBBxx")
+_SLOT = struct.Struct("<QQQQQIiIIBBBBxxxx")
 BEGIN, ROUTE, END, STEP, TRANSFER, WAIT, STOPPED, MESSAGE = range(1, 9)
 MEDIA = ["links", "posts", "windows"]
 PATHS = ["link", "peer's memory", "staging memory", "post"]
 DIRECTIONS = ["in", "out"]
 
-Record = collections.namedtuple("Record", "index begin end number bytes communicator peer step round lane kind a b c")
+Record = collections.namedtuple("Record", "index begin end number bytes communicator peer step round kind a b c")
 
 
 class TraceError(Exception):

@@ -129,7 +129,7 @@ static void fields(Fields& bytes, ByeMessage& message) {
   bytes(message.communicator, message.last_sequence, message.streams);
 }
 
-static void fields(Fields& bytes, ConnectMessage& message) { bytes(message.communicator, message.lane); }
+static void fields(Fields& bytes, ConnectMessage& message) { bytes(message.communicator); }
 
 static void fields(Fields&, LeaveMessage&) {}
 

@@ -42,10 +42,9 @@ struct ByeMessage {
   uint64_t last_sequence = 0;
   bool streams = false;  // the sender has opened a stream to the receiver: what it sent there may come later than this
 };
-// "Dial me: I want the link of this lane", from the lower rank to the higher.
+// "Dial me: I want the link", from the lower rank to the higher.
 struct ConnectMessage {
   uint64_t communicator = 0;
-  uint16_t lane = 0;
 };
 // The whole process leaves in good order; nothing follows.
 struct LeaveMessage {};

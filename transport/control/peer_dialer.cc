@@ -39,7 +39,6 @@ void PeerDialer::dial_link(const LinkName& name, const std::function<void(uint32
     DialOrder order = order_to(name.peer, deadline);
     Hello hello = hello_to(name.peer, data ? Role::kData : Role::kStream);
     hello.communicator = name.communicator;
-    hello.lane = static_cast<uint16_t>(name.lane);
     hello.connection = static_cast<uint16_t>(index);
     hello.connections = static_cast<uint16_t>(connections);
     order.hello = std::move(hello);

@@ -47,7 +47,7 @@ std::vector<SecuredSocket> PendingLinks::take(const LinkName& name) {
 
 // The lowest peer's first.
 std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint64_t communicator) {
-  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1, 0});
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kStreamFrom, -1});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
     if (it->first.kind != LinkKind::kStreamFrom || !complete(it->first, it->second)) continue;
     it->second.taken = true;
@@ -59,7 +59,7 @@ std::optional<std::pair<int, SecuredSocket>> PendingLinks::take_stream_from(uint
 // A goodbye names them (ByeMessage::streams).
 std::set<int> PendingLinks::streams(uint64_t communicator, LinkKind kind) const {
   std::set<int> peers;
-  auto it = entries_.lower_bound(LinkName{communicator, kind, -1, 0});
+  auto it = entries_.lower_bound(LinkName{communicator, kind, -1});
   for (; it != entries_.end() && it->first.communicator == communicator && it->first.kind == kind; ++it) {
     if (it->second.arrived == needed(kind)) peers.insert(it->first.peer);
   }
@@ -72,7 +72,7 @@ void PendingLinks::open(uint64_t communicator) {
 }
 
 void PendingLinks::uncount_early_of(uint64_t communicator) {
-  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1});
   for (; it != entries_.end() && it->first.communicator == communicator; ++it) {
     uncount_early(it->first.peer, it->second.wanted ? needed(it->first.kind) : it->second.arrived);
   }
@@ -100,7 +100,7 @@ void PendingLinks::uncount_early(int peer, size_t sockets) {
 bool PendingLinks::close(uint64_t communicator) {
   const size_t before = entries_.size();
   if (open_.erase(communicator) == 0) uncount_early_of(communicator);
-  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1, 0});
+  auto it = entries_.lower_bound(LinkName{communicator, LinkKind::kData, -1});
   while (it != entries_.end() && it->first.communicator == communicator) it = entries_.erase(it);
   closed_[communicator] = true;
   return entries_.size() < before;

@@ -22,7 +22,6 @@ struct LinkName {
   uint64_t communicator = 0;
   LinkKind kind = LinkKind::kData;
   int peer = -1;
-  int lane = 0;
   auto operator<=>(const LinkName&) const = default;
 };
 

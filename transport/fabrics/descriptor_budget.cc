@@ -26,16 +26,16 @@ constexpr size_t kMostEarly = 1024;
 }  // namespace
 
 // A ring has two neighbors, so `least` counts links to two peers. Each peer costs two streams more for messages.
-DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections) {
+DescriptorNeed descriptors_needed(int world, size_t connections) {
   const size_t peers = static_cast<size_t>(world - 1);
   const size_t base = kFixed + control_neighbors(0, world).size();
-  return {base + std::min<size_t>(peers, 2) * lanes * connections, base + peers * (lanes * connections + 2)};
+  return {base + std::min<size_t>(peers, 2) * connections, base + peers * (connections + 2)};
 }
 
 // An island costs a connection and a handle for each rank of the host, and two sleepers of each, at most; what is under
 // way besides is closed at once.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
-  DescriptorNeed need = descriptors_needed(place.world, config.lanes, config.connections);
+  DescriptorNeed need = descriptors_needed(place.world, config.connections);
   if (config.transport == "tcp" || place.local_world < 2) return need;
   const size_t island = 4 * static_cast<size_t>(place.local_world - 1);
   return {need.least + island, need.most + island + OwnWindows::kMostKept};
@@ -44,7 +44,7 @@ DescriptorNeed descriptors_of_rank(const Place& place, const Config& config) {
 // own: the data connections of all peers, which may all come at once, and before this rank has opened their
 // communicator. They are allowed beyond the strangers' share.
 DoorBounds door_bounds(int world, const Config& config, size_t descriptors) {
-  const size_t own = static_cast<size_t>(world - 1) * config.lanes * config.connections;
+  const size_t own = static_cast<size_t>(world - 1) * config.connections;
   const size_t early = std::clamp<size_t>(descriptors / kShare, 8, kMostEarly) + own;
   return {std::clamp<size_t>(descriptors / kShare, 8, kMostPending) + own, early, early};
 }

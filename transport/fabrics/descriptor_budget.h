@@ -10,9 +10,9 @@ namespace rondo {
 // File descriptors that one rank of a fabric opens.
 struct DescriptorNeed {
   size_t least = 0;  // control plane and ring
-  size_t most = 0;   // with links of every lane to every rank, and point to point both ways
+  size_t most = 0;   // with links to every rank, and point to point both ways
 };
-DescriptorNeed descriptors_needed(int world, size_t lanes, size_t connections);
+DescriptorNeed descriptors_needed(int world, size_t connections);
 // The need of a rank that may share memory with place.local_world - 1 others.
 DescriptorNeed descriptors_of_rank(const Place& place, const Config& config);
 

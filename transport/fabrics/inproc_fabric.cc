@@ -47,11 +47,11 @@ std::shared_ptr<Bell> share(const std::shared_ptr<Doorbell>& doorbell) {
 struct InprocBook {
   // One rank's part of a communicator that it has open.
   struct Member {
-    std::shared_ptr<Bell> bell, p2p_bell;                             // shared with pages, links and streams
-    std::shared_ptr<const std::atomic<Stores>> stores;                // of the rank; shared likewise
-    std::map<std::pair<int, int>, std::unique_ptr<Link>> links = {};  // by peer and lane: the peer made it; not taken
-    std::deque<std::pair<int, ChannelEnd>> streams_from = {};         // that peers made; not taken
-    std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};       // by peer; shared with its streams
+    std::shared_ptr<Bell> bell, p2p_bell;                        // shared with pages, links and streams
+    std::shared_ptr<const std::atomic<Stores>> stores;           // of the rank; shared likewise
+    std::map<int, std::unique_ptr<Link>> links = {};             // that peers made; not taken
+    std::deque<std::pair<int, ChannelEnd>> streams_from = {};    // that peers made; not taken
+    std::map<int, std::shared_ptr<StreamBuffers>> buffers = {};  // by peer; shared with its streams
 
     std::unique_ptr<ByteStream> stream_over(int peer, ChannelEnd end) {
       auto& of_peer = buffers[peer];
@@ -248,12 +248,12 @@ class InprocFabric final : public Fabric, public SharedMemory {
     std::lock_guard lock(book().mutex);
     InprocBook::Member* const own = book().member(key.communicator, place_.rank);
     if (own == nullptr) return nullptr;
-    if (auto made = own->links.extract({key.peer, key.lane})) return std::move(made.mapped());
+    if (auto made = own->links.extract(key.peer)) return std::move(made.mapped());
     InprocBook::Member* const other = book().member(key.communicator, key.peer);
     if (other == nullptr) return nullptr;
     auto [near, far] = ends(*own, key.peer, *other, shared_link_bytes(shape), &InprocBook::Member::bell);
     auto here = make_shared_link(std::move(near), shape), there = make_shared_link(std::move(far), shape);
-    other->links[{place_.rank, key.lane}] = std::move(there);
+    other->links[place_.rank] = std::move(there);
     other->bell->ring();
     return here;
   }

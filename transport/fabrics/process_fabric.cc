@@ -248,7 +248,7 @@ class ProcessFabric : public Fabric {
   // Inside the island through memory, else over as many sockets as Config::connections says.
   std::unique_ptr<Link> take_link(const LinkKey& key, const LinkShape& shape) override {
     if (neighbor(key.peer)) return island_->take_link(key, shape);
-    const LinkName name{key.communicator, LinkKind::kData, key.peer, key.lane};
+    const LinkName name{key.communicator, LinkKind::kData, key.peer};
     std::vector<SecuredSocket> sockets = control().links().take(name);
     if (sockets.empty()) return nullptr;
     std::vector<std::unique_ptr<ByteStream>> streams;
@@ -278,7 +278,7 @@ class ProcessFabric : public Fabric {
   // Through memory where this rank and the peer share it, else over a socket that this rank dials.
   std::unique_ptr<ByteStream> take_stream_to(uint64_t communicator, int peer) override {
     if (neighbor(peer)) return island_->take_stream_to(communicator, peer);
-    const LinkName name{communicator, LinkKind::kStreamTo, peer, 0};
+    const LinkName name{communicator, LinkKind::kStreamTo, peer};
     std::vector<SecuredSocket> sockets = control().links().take(name);
     return sockets.empty() ? nullptr : make_stream(name, std::move(sockets.front()));
   }
@@ -288,7 +288,7 @@ class ProcessFabric : public Fabric {
     auto found = control().links().take_stream_from(communicator);
     if (!found && island_) return island_->take_stream_from(communicator);
     if (!found) return std::nullopt;
-    const LinkName name{communicator, LinkKind::kStreamFrom, found->first, 0};
+    const LinkName name{communicator, LinkKind::kStreamFrom, found->first};
     return std::pair(found->first, make_stream(name, std::move(found->second)));
   }
 

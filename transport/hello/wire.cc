@@ -14,9 +14,7 @@ namespace rondo {
 static void fields(Fields& bytes, Hello& hello) {
   bytes.constant(kWireMagic)(hello.version);
   if (bytes.reads() && hello.version != kWireVersion) return;
-  bytes
-      .within<uint8_t>(hello.role, Role::kControl, Role::kStore)(hello.sealed, hello.lane, hello.connection,
-                                                                 hello.connections)
+  bytes.within<uint8_t>(hello.role, Role::kControl, Role::kStore)(hello.sealed, hello.connection, hello.connections)
       .zeros_up_to(20)(hello.rank, hello.communicator, hello.epoch, hello.world, hello.destination, hello.shared_hash,
                        hello.session)
       .text<uint8_t>(hello.job_id, kMaxHelloJobIdBytes)

@@ -39,8 +39,7 @@ enum class Role : uint8_t {
 struct Hello {
   uint16_t version = kWireVersion;
   Role role = Role::kControl;
-  bool sealed = false;  // by TLS behind the handshake
-  uint16_t lane = 0;
+  bool sealed = false;       // by TLS behind the handshake
   uint16_t connection = 0;   // index within the link
   uint16_t connections = 1;  // of the link
   uint64_t communicator = 0;

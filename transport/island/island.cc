@@ -351,8 +351,7 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
     IslandBook::Group* group = book_.opened(key.communicator);
     if (group == nullptr) return nullptr;
     Peer& peer = peers_.at(key.peer);
-    const std::pair name(key.peer, key.lane);
-    if (const auto found = group->links.find(name); found != group->links.end()) {
+    if (const auto found = group->links.find(key.peer); found != group->links.end()) {
       LinkMemory memory = std::move(found->second);
       group->links.erase(found);
       if (memory.shape.depth != shape.depth || memory.shape.slice_bytes != shape.slice_bytes) {
@@ -362,7 +361,7 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
       }
     } else if (peer.life->over.load()) {
       trouble = {ErrorCode::kNetwork, peer.end, {}};
-    } else if (!group->made.insert(name).second) {
+    } else if (!group->made.insert(key.peer).second) {
       return nullptr;  // under way, or taken already
     } else if (settings_.rank < key.peer) {
       try {
@@ -371,9 +370,8 @@ std::unique_ptr<Link> Island::take_link(const LinkKey& key, const LinkShape& sha
         trouble = failure.error();
       }
     } else {
-      group->asked.insert(name);
+      group->asked.insert(key.peer);
       connection(key.peer).send({.topic = IslandTopic::kWish,
-                                 .lane = static_cast<uint32_t>(key.lane),
                                  .communicator = key.communicator,
                                  .depth = shape.depth,
                                  .slice_bytes = shape.slice_bytes});
@@ -395,7 +393,6 @@ std::shared_ptr<Mapping> Island::share(int peer, const IslandFrame& frame) {
 // Requires the lock. Throws Exception(kSystem).
 LinkMemory Island::make_link_memory(const LinkKey& key, const LinkShape& shape) {
   const IslandFrame frame{.topic = IslandTopic::kLink,
-                          .lane = static_cast<uint32_t>(key.lane),
                           .communicator = key.communicator,
                           .bytes = shared_link_bytes(shape),
                           .depth = shape.depth,
@@ -572,7 +569,7 @@ void Island::add_offer(Peer& state, const IslandFrame& frame, Descriptor file) {
 // On the I/O thread, as all of these. The peer's numbers are checked before memory is mapped by them.
 void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file) {
   const LinkShape shape{frame.depth, frame.slice_bytes};
-  if (peer > settings_.rank || frame.lane >= 16 || !sane_shape(shape) || frame.bytes != shared_link_bytes(shape)) {
+  if (peer > settings_.rank || !sane_shape(shape) || frame.bytes != shared_link_bytes(shape)) {
     throw Exception(ErrorCode::kProtocol, "this is not how a link is made");
   }
   LinkMemory memory{map_offered(file, frame.bytes, Mapping::Touch::kLater), shape};
@@ -581,10 +578,9 @@ void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file
     std::lock_guard lock(mutex_);
     IslandBook::Group* group = mentioned(peer, frame.communicator);
     if (group == nullptr) return;  // closed meanwhile
-    const std::pair name(peer, static_cast<int>(frame.lane));
-    group->made.insert(name);
-    group->asked.erase(name);
-    if (!group->links.emplace(name, std::move(memory)).second) {
+    group->made.insert(peer);
+    group->asked.erase(peer);
+    if (!group->links.emplace(peer, std::move(memory)).second) {
       throw Exception(ErrorCode::kProtocol, "it made a link twice");
     }
     bell = group->doorbell;
@@ -595,14 +591,13 @@ void Island::add_link(int peer, const IslandFrame& frame, const Descriptor& file
 // The higher rank asks. If this rank made the link meanwhile for itself, the frame crossed with its own and is ignored.
 void Island::make_wished(int peer, const IslandFrame& frame) {
   const LinkShape shape{frame.depth, frame.slice_bytes};
-  if (peer < settings_.rank || frame.lane >= 16 || !sane_shape(shape)) {
+  if (peer < settings_.rank || !sane_shape(shape)) {
     throw Exception(ErrorCode::kProtocol, "this is not how a link is asked for");
   }
   std::lock_guard lock(mutex_);
   IslandBook::Group* group = mentioned(peer, frame.communicator);
-  const int lane = static_cast<int>(frame.lane);
-  if (group == nullptr || !group->made.insert({peer, lane}).second) return;  // closed, or made meanwhile
-  group->links.emplace(std::pair(peer, lane), make_link_memory({frame.communicator, peer, lane}, shape));
+  if (group == nullptr || !group->made.insert(peer).second) return;  // closed, or made meanwhile
+  group->links.emplace(peer, make_link_memory({frame.communicator, peer}, shape));
 }
 
 // A stream may come before this rank opens the communicator: the book keeps it until then.
@@ -678,9 +673,7 @@ void Island::on_end(int peer, IslandConnection::End end, const std::string& why)
     book_.for_each_open([&](uint64_t id, IslandBook::Group& group) {
       bells.push_back(group.doorbell);
       bells.push_back(group.p2p_doorbell);
-      const bool asked =
-          std::any_of(group.asked.begin(), group.asked.end(), [peer](const auto& name) { return name.first == peer; });
-      if (asked || (broken && group.members.count(peer) != 0)) waiting.push_back(id);
+      if (group.asked.count(peer) != 0 || (broken && group.members.count(peer) != 0)) waiting.push_back(id);
     });
   }
   if (settings_.logger.shows(LogLevel::kTrace)) {

@@ -26,7 +26,7 @@ IslandBook::Group& IslandBook::open(uint64_t communicator, std::set<int> members
   group.members = std::move(members);
   const auto foreign = [&group](int peer) { return group.members.count(peer) == 0; };
   std::erase_if(group.shown, [&](const auto& entry) { return foreign(entry.first); });
-  std::erase_if(group.links, [&](const auto& entry) { return foreign(entry.first.first); });
+  std::erase_if(group.links, [&](const auto& entry) { return foreign(entry.first); });
   std::erase_if(group.streams_from, [&](const auto& entry) { return foreign(entry.first); });
   return group;
 }

@@ -48,9 +48,9 @@ class IslandBook {
     std::shared_ptr<Doorbell> doorbell, p2p_doorbell;  // own; shared with the flows
     std::shared_ptr<OwnPage> page;                     // shared likewise, and with the peers
     std::map<int, Member> shown;                       // by peer
-    std::map<std::pair<int, int>, LinkMemory> links;   // by peer and lane; made and not taken
-    std::set<std::pair<int, int>> made;                // links that were made, or that a peer was asked for
-    std::set<std::pair<int, int>> asked;               // those of them that have not come
+    std::map<int, LinkMemory> links;                   // by peer; made and not taken
+    std::set<int> made;                                // peers to whom a link was made, or who were asked for one
+    std::set<int> asked;                               // those of them whose link has not come
     std::set<int> streams_to;                          // peers
     std::set<int> streamed;                            // peers that have made theirs to this rank
     std::deque<std::pair<int, LinkMemory>> streams_from;

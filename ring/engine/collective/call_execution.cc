@@ -16,9 +16,9 @@ namespace rondo {
 
 namespace {
 
-// The plan of a communicator's first operation over links: on every lane a signal to both neighbors on the
-// ring, then a wait for theirs. So every link of a ring is connected before the first call.
-Plan opening_plan(int rank, int world, int lanes) {
+// The plan of a communicator's first operation over links: a signal to both neighbors on the ring,
+// then a wait for theirs. So every link of a ring is connected before the first call.
+Plan opening_plan(int rank, int world) {
   const auto next = static_cast<uint16_t>((rank + 1) % world);
   const auto previous = static_cast<uint16_t>((rank + world - 1) % world);
   std::vector<uint16_t> neighbors{next};
@@ -36,7 +36,6 @@ Plan opening_plan(int rank, int world, int lanes) {
   }
   plan.steps.push_back({0, kNoStep, 0, count, 0});
   plan.steps.push_back({count, kNoStep, count, 0, 0});
-  plan.lanes.assign(static_cast<size_t>(lanes), Lane{0, 2});
   return plan;
 }
 
@@ -315,8 +314,7 @@ std::unique_ptr<Run> CallExecution::make_opening_run(const CheckedCall& call) {
   if (context_.topology.one_island() && context_.world() <= IslandMemory::kFewRanks) {
     return std::make_unique<BoardRun>(call, plans_.get(call, Algorithm::kOneShot), island_);
   }
-  const int lanes = static_cast<int>(context_.config.lanes);
-  return make_link_run(call, std::make_shared<const Plan>(opening_plan(context_.rank, context_.world(), lanes)));
+  return make_link_run(call, std::make_shared<const Plan>(opening_plan(context_.rank, context_.world())));
 }
 
 std::unique_ptr<Run> CallExecution::make_link_run(const CheckedCall& call, std::shared_ptr<const Plan> plan) {

@@ -15,10 +15,10 @@
 #include "ring/engine/route/plan_cache.h"
 #include "ring/engine/route/route_table.h"
 #include "ring/engine/route/router.h"
+#include "ring/engine/run/bound_run.h"
 #include "ring/engine/run/card_exchange.h"
 #include "ring/engine/run/digest_exchange.h"
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/lanes_run.h"
 
 namespace rondo {
 

@@ -193,7 +193,7 @@ void Collectives::observe_begin() {
 void Collectives::observe_end(const Error* error) {
   if (current_ == nullptr || began_at_ == 0) return;
   const Observed& observed = context_->observed;
-  // The last lane's end is not the end of a call that failed, or whose tensors were copied back since.
+  // The run's end is not the end of a call that failed, or whose tensors were copied back since.
   const uint64_t known = std::exchange(observed.ended_at, 0);
   observe_look(known != 0 && error == nullptr && !current_->packing ? known : Observer::now());  // sets looked_at_
   observed.observer->ended(observed.communicator, current_->start.sequence, {began_at_, looked_at_},

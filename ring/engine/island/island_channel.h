@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -12,13 +11,12 @@
 namespace rondo {
 
 // How the ranks of an island meet for one communicator: a board, and the bells that wake the others' flows. It
-// counts the barriers of each lane, since their numbers go on from call to call. IslandMemory owns it. Under
-// the lease.
+// counts the barriers, since their numbers go on from call to call. IslandMemory owns it. Under the lease.
 struct IslandChannel {
   PostBoard board;
-  std::vector<std::shared_ptr<Bell>> bells;            // by rank; nullptr for this one
-  std::array<uint64_t, PostBoard::kLanes> barriers{};  // of each lane, so far
-  Stores stores = Stores::kCached;                     // how what the others read is written
+  std::vector<std::shared_ptr<Bell>> bells;  // by rank; nullptr for this one
+  uint64_t barriers = 0;                     // so far
+  Stores stores = Stores::kCached;           // how what the others read is written
 
   void ring(int rank) const { bells[static_cast<size_t>(rank)]->ring(); }
 };

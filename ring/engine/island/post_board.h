@@ -44,8 +44,8 @@ struct BoardOrders : CellOrders {
 // its writer needs no earlier post, and readers store nothing else. A place is written again when all ranks
 // have posted in a later round than the one it held.
 //
-// Beside the posts every rank has a number for each lane: the barrier of a plan over windows that it has
-// reached. Two more numbers take its buffers out of the others' reach after a failure (GracePeriod).
+// Beside the posts every rank has a number: the barrier of a plan over windows that it has reached. Two more numbers
+// take its buffers out of the others' reach after a failure (GracePeriod).
 //
 // Other ranks can write anything into this memory at any time. So a number is read once, and compared before it
 // is used. One thread at a time, per process.
@@ -55,7 +55,6 @@ class BasicPostBoard {
   // Posts that a board holds of each rank. A rank that takes nothing from the others may be one round less
   // ahead of them.
   static constexpr uint32_t kDepth = 8;
-  static constexpr size_t kLanes = 16;
   // Posts up to here have slots of their own, which touch few pages. Where posts go one way these are as fast
   // as the ring.
   static constexpr size_t kShortBytes = 4 * 1024;
@@ -71,7 +70,7 @@ class BasicPostBoard {
 
   // The memory of an area, zeroed and aligned to 128 bytes: its head, whose cells begin at an offset, and parts for
   // posts that do not lie beside a flag.
-  static constexpr size_t kCellsOffset = (kLanes + 2) * kCellBytes;  // behind lanes' barriers, the accesses, the end
+  static constexpr size_t kCellsOffset = 3 * kCellBytes;  // behind the lines of Line
   static constexpr size_t kHeadBytes = kCellsOffset + (1 + kDepth) * kCellBytes;
   enum class Part : uint8_t { kShortSlots, kLongSlots, kRing };
   static constexpr int kParts = 3;
@@ -155,16 +154,16 @@ class BasicPostBoard {
   // look() has found the posts of all other ranks in this round: they need nothing of earlier rounds.
   void all_seen() { heard_ = number_; }
 
-  // Barriers of a lane. Numbers start from 0 and only grow.
-  void arrive(uint32_t lane, uint64_t number) { arrival(rank_, lane).store(number, Orders::kArrive); }
-  uint64_t arrived(int rank, uint32_t lane) const { return arrival(rank, lane).load(Orders::kSeeArrival); }
+  // Barriers. Numbers start from 0 and only grow.
+  void arrive(uint64_t number) { line(rank_, Line::kArrival).store(number, Orders::kArrive); }
+  uint64_t arrived(int rank) const { return line(rank, Line::kArrival).load(Orders::kSeeArrival); }
 
   // Accesses of this rank to buffers of others: one at a time, as long as a slice. In this order: enter(),
   // closed() of each owner, touch, closed() once more, leave(). Where closed() is true the buffers must not be
   // touched, or what was read is worthless.
-  void enter() { line(rank_, kLanes).store(++accesses_, Orders::kEnter); }
-  void leave() { line(rank_, kLanes).store(++accesses_, Orders::kLeave); }
-  bool closed(int rank) const { return line(rank, kLanes + 1).load(Orders::kEnter) != 0; }
+  void enter() { line(rank_, Line::kAccess).store(++accesses_, Orders::kEnter); }
+  void leave() { line(rank_, Line::kAccess).store(++accesses_, Orders::kLeave); }
+  bool closed(int rank) const { return line(rank, Line::kClosed).load(Orders::kEnter) != 0; }
   // An access for as long as this lives, also if something is thrown. One that was never left would hold up the
   // owners of the buffers for good.
   class Access {
@@ -179,10 +178,10 @@ class BasicPostBoard {
   };
   // Closes this rank's buffers to the others for good. Ranks that were in an access by then may be in it still;
   // access() tells which.
-  void close() { line(rank_, kLanes + 1).store(1, Orders::kClose); }
+  void close() { line(rank_, Line::kClosed).store(1, Orders::kClose); }
   // How often a rank has entered or left an access: odd while it is in one. A number never comes back, so a
   // changed number means that the access is over.
-  uint64_t access(int rank) const { return line(rank, kLanes).load(Orders::kSeeAccess); }
+  uint64_t access(int rank) const { return line(rank, Line::kAccess).load(Orders::kSeeAccess); }
 
  private:
   // Each slot has a page more than the longest post, so that no two share one, and a cell more, so that the
@@ -232,9 +231,11 @@ class BasicPostBoard {
     return {Sight::kThere, -1};
   }
 
-  std::atomic<uint64_t>& arrival(int rank, uint32_t lane) const { return line(rank, lane); }
-  std::atomic<uint64_t>& line(int rank, size_t index) const {
-    return *reinterpret_cast<std::atomic<uint64_t>*>(memory_[static_cast<size_t>(rank)] + index * kCellBytes);
+  // Numbers of a rank, each in a cell of its own before those of its posts.
+  enum class Line : uint8_t { kArrival, kAccess, kClosed };
+  std::atomic<uint64_t>& line(int rank, Line which) const {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(memory_[static_cast<size_t>(rank)] +
+                                                     static_cast<size_t>(which) * kCellBytes);
   }
 
   std::vector<std::byte*> memory_;

@@ -87,7 +87,7 @@ class Observer {
   void stopped(uint32_t communicator, uint64_t number, const Span& span);
   // The record has begin, peer, tag, bytes and direction (a); this fills in the rest.
   void message(uint32_t communicator, TraceRecord record, ErrorCode code);
-  // Events of one lane (lane_observer.h).
+  // Events of one operation (step_observer.h).
   void waited(const TraceRecord& wait);
   void stepped(const TraceRecord& step, std::span<const Ref> sources, std::span<const Ref> targets);
 
@@ -132,8 +132,8 @@ struct Observed {
   std::shared_ptr<Observer> observer;  // shared by all communicators of a join
   uint32_t communicator = 0;
   // Clock reads that serve twice, since each costs a hundredth of a call of 64 KiB. begun_at: when the
-  // operation began, until its first lane takes it. ended_at: when its last lane ended; 0 if that lane has
-  // worked since. Under the lease.
+  // operation began, until its run takes it. ended_at: when its run ended; 0 if the run has worked since.
+  // Under the lease.
   mutable uint64_t begun_at = 0, ended_at = 0;
   bool on() const { return observer->on_.load(std::memory_order_relaxed); }
 };

@@ -105,7 +105,7 @@ void peers(Text& text, const Metrics& metrics) {
   text.family("rondo_message_bytes_total", "counter", "Bytes of these messages.");
   by_direction(&Metrics::Peer::message_bytes);
   text.family("rondo_wait_seconds_total", "counter",
-              "Time in which a lane of a collective could not go on, by the rank it waited for.");
+              "Time in which a collective could not go on, by the rank it waited for.");
   for (int rank = 0; rank < metrics.world(); ++rank) {
     const uint64_t waited = metrics.peer(rank).wait_nanoseconds.load();
     if (waited > 0) text.series(label("peer", fmt::format("{}", rank)), seconds(waited));

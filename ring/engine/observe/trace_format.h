@@ -28,7 +28,7 @@ enum class TraceKind : uint8_t {
   kBegin = 1,     // a collective has begun: number, bytes; a: Collective, b: DType, c: Op; peer: root
   kRoute = 2,     // it runs: a: Algorithm, b: RouteReason, c: Medium; end: predicted nanoseconds, 0 unknown
   kEnd = 3,       // it has ended; begin: when it began; a: ErrorCode, 0 without one; b: Collective, c: Algorithm
-  kStep = 4,      // a step of a lane that moved data; bytes: of its block; peer: sources << 16 | targets
+  kStep = 4,      // a step that moved data; bytes: of its block; peer: sources << 16 | targets
   kTransfer = 5,  // what a step read from, or wrote to, one rank; a: TraceDirection, b: TracePath
   kWait = 6,      // nothing could be reduced or copied; peer: whom it was for, -1: the own sends
   kStopped = 7,   // the rank made no progress, though something was under way
@@ -45,9 +45,8 @@ struct TraceRecord {
   uint64_t bytes = 0;
   uint32_t communicator = 0;  // as in the text
   int32_t peer = -1;          // rank of the communicator
-  uint32_t step = 0;          // index in the lane
+  uint32_t step = 0;          // index in the plan
   uint32_t round = 0;
-  uint16_t lane = 0;
   TraceKind kind = TraceKind::kBegin;
   uint8_t a = 0, b = 0, c = 0;
 };

@@ -5,10 +5,7 @@
 namespace rondo {
 
 PlanCache::PlanCache(int rank, Topology topology, const Config& config)
-    : rank_(rank),
-      topology_(std::move(topology)),
-      lanes_(static_cast<int>(config.lanes)),
-      chunks_in_flight_(static_cast<int>(config.slices_per_chunk)) {}
+    : rank_(rank), topology_(std::move(topology)), chunks_in_flight_(static_cast<int>(config.slices_per_chunk)) {}
 
 std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm algorithm) {
   // The key has all that a plan depends on beside the communicator: neither counts nor addresses are in a plan.
@@ -20,7 +17,6 @@ std::shared_ptr<const Plan> PlanCache::get(const CheckedCall& call, Algorithm al
   request.algorithm = algorithm;
   request.rank = rank_;
   request.root = call.root;
-  request.lanes = lanes_;
   request.chunks_in_flight = chunks_in_flight_;
   request.topology = topology_;
   request.scale_at_source = call.scales_at_source();

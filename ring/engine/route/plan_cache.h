@@ -26,10 +26,7 @@ class PlanCache {
 
   int rank_;
   Topology topology_;
-  // Settings that all ranks have alike (RONDO_LANES, RONDO_SLICES_PER_CHUNK): equal requests give plans that fit
-  // together.
-  int lanes_;
-  int chunks_in_flight_;
+  int chunks_in_flight_;  // a setting that all ranks have alike: equal requests give plans that fit together
   std::map<Key, std::shared_ptr<const Plan>> plans_;  // shared with the calls that are prepared for them
 };
 

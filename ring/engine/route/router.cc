@@ -65,7 +65,7 @@ Router::Router(int rank, Topology topology, const Config& config, bool can_pull)
     : rank_(rank),
       topology_(std::move(topology)),
       configured_(config.algorithm),
-      staged_bytes_(config.staging_bytes / config.lanes),
+      staged_bytes_(config.staging_bytes),
       folds_(config.fold == "any" ? Chooser::Folds::kAny : Chooser::Folds::kAlike),
       terms_(terms_of(config, topology_, can_pull)),
       chooser_(chooser_for(topology_, config)) {}

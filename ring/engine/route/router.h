@@ -51,7 +51,7 @@ class Router {
   int rank_;
   Topology topology_;
   Algorithm configured_;
-  uint64_t staged_bytes_;  // of a lane, in a rank's staging memory
+  uint64_t staged_bytes_;  // in a rank's staging memory
   // RONDO_FOLD: whether all ways of a call must fold in the same order (kAlike).
   Chooser::Folds folds_;
   RouteTerms terms_;

@@ -16,8 +16,8 @@
 
 namespace rondo {
 
-// A plan bound to one call. Each lane copies it. What it points at belongs to the run or to the caller, and
-// must stay until every lane is done or abandoned.
+// A plan bound to one call. What it points at belongs to the run or to the caller, and must stay until the run is done
+// or abandoned.
 struct Binding {
   RunStart start;
   // The plan, the blocks and the windows belong to the run, `observed` to the communicator's context.
@@ -65,7 +65,7 @@ struct BoundStep : WalkStep {
 // One slice of a step. It has three lengths: elements, their bytes in memory, and the bytes that travel
 // (tag.bytes). The last two are equal, unless the call has a wire format.
 struct Slice {
-  uint64_t number = 0;  // in its lane
+  uint64_t number = 0;  // of the walk
   uint32_t index = 0;   // in its chunk
   Extent elements;      // relative to the step's block
   size_t bytes = 0;

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "ring/engine/run/bound_run.h"
 #include "ring/engine/run/gather.h"
-#include "ring/engine/run/lanes_run.h"
 #include "ring/engine/run/run.h"
 
 namespace rondo {

@@ -65,7 +65,7 @@ void OneShotRun::start(const RunStart& start) {
   binding_.begin(start);
   round_ = 0;
   failure_ = {};
-  observer_.begin(binding_.observed, start.sequence, 0);
+  observer_.begin(binding_.observed, start.sequence);
   if (rounds_ > 0) begin_round();
 }
 

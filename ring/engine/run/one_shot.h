@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ring/engine/island/island_memory.h"
-#include "ring/engine/observe/lane_observer.h"
+#include "ring/engine/observe/step_observer.h"
 #include "ring/engine/run/binding.h"
 #include "ring/engine/run/run.h"
 
@@ -94,7 +94,7 @@ class OneShotRun : public Run {
   uint64_t taken_ = 0;              // elements of that move
 
   uint64_t moved_ = 0;
-  LaneObserver observer_;
+  StepObserver observer_;
   OtherOp other_op_;
   RunFailure failure_;  // of a rank whose post is no post of this operation: the run does not move any more
 };

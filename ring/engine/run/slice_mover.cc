@@ -25,9 +25,8 @@ bool is_staging(const Ref& ref) { return is_window(ref) && (ref.flags & kStaging
 
 }  // namespace
 
-void SliceMover::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
+void SliceMover::start(const Binding& binding, std::span<Link* const> links) {
   const Plan& plan = *binding.plan;
-  lane_ = lane;
   ports_.resize(links.size());
   port_index_.resize(static_cast<size_t>(plan.world));
   for (size_t i = 0; i < links.size(); ++i) {
@@ -71,9 +70,8 @@ std::byte* SliceMover::address(const Ref& ref, const Slice& slice) const {
              (ref.block * slicing.chunk() + slice.index * slicing.slice) * scratch_element_bytes_;
     case Space::kWindow:
       if (is_staging(ref)) {
-        const uint64_t block = uint64_t{lane_} * binding_.plan->blocks + ref.block;
         return binding_.windows->ranks[ref.peer].staging +
-               (block * slicing.chunk() + slice.index * slicing.slice) * element;
+               (ref.block * slicing.chunk() + slice.index * slicing.slice) * element;
       }
       return peer_place(ref, slice).mapped;
     case Space::kMailbox:

@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-// The sending side of a link, as one lane uses it. It remembers which slices the link still reads, so the lane
+// The sending side of a link. It remembers which slices the link still reads, so the run
 // knows when their memory may be written again. Never allocates after start().
 class Port {
  public:
@@ -72,7 +72,7 @@ class Port {
 class SliceMover {
  public:
   // links[i] is the link to plan->peers[i]; none where the plan is over windows.
-  void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
+  void start(const Binding& binding, std::span<Link* const> links);
   // Starts the next operation of the same kind: only the pointers are new.
   void start_again(const RunStart& start);
   const Binding& binding() const { return binding_; }
@@ -88,7 +88,7 @@ class SliceMover {
   // Moves a step without data: an empty slice to every target.
   void signal(const BoundStep& step, const Slice& slice);
 
-  // LaneRun::not_finite().
+  // PlanRun::not_finite().
   const WireNote& not_finite() const { return not_finite_; }
 
   // Nothing moves any more; failure() is this. Until the next start.
@@ -125,7 +125,6 @@ class SliceMover {
   Port& port(const Ref& ref) { return ports_[port_index_[ref.peer]]; }
 
   Binding binding_;
-  uint32_t lane_ = 0;
   std::vector<Port> ports_;           // by index in plan->peers
   std::vector<uint32_t> port_index_;  // by rank
   // Partial folds of one round; elements of scratch_element_bytes_.

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-// Shares and slices begin at multiples of a cache line from the start of their block.
+// Slices begin at multiples of a cache line from the start of their block.
 constexpr uint64_t kGranuleBytes = 64;
 // A slice of a plan over windows. Only the cache asks for slices there: as many sources and targets of this
 // size as there are ranks, 2 to 8, stay in a second-level cache of 1 MiB.
@@ -44,15 +44,13 @@ Granule granule_of(const CheckedCall& call) {
 LinkShape link_shape(const Config& config) { return {config.slices_per_chunk + 1, config.slice_bytes}; }
 
 Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& config, const Topology& topology) {
-  const uint64_t lanes = plan.lanes.size();
   const Granule granule = granule_of(call);
   Slicing slicing;
-  slicing.lanes = static_cast<uint32_t>(lanes);
   slicing.granule = granule.elements;
   // A link holds the slices of all chunks that are under way at once.
   slicing.slices_per_chunk = std::max(1u, config.slices_per_chunk / plan.chunks_in_flight);
-  // Mailboxes: a link has depth slots each way; a rank has at most `max_peers` links a lane.
-  const uint64_t mailboxes = 2 * uint64_t{link_shape(config).depth} * std::max<uint32_t>(1, plan.max_peers) * lanes;
+  // Mailboxes: a link has depth slots each way; a rank has at most `max_peers` links.
+  const uint64_t mailboxes = 2 * uint64_t{link_shape(config).depth} * std::max<uint32_t>(1, plan.max_peers);
   const uint64_t cap = std::max(kSmallestCapBytes, config.mailbox_bytes / mailboxes);
   const uint64_t room = std::min<uint64_t>(config.slice_bytes, cap) - granule.beside;
   const uint64_t largest = room / granule.bytes * granule.elements;
@@ -60,7 +58,7 @@ Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& 
   if (const auto block = call.largest_block(plan.blocks, slicing.granule)) {
     const Passing passing = passing_of(plan.algorithm, plan.blocks);
     const uint64_t slices = wanted_slices(passing, topology.one_host(), slicing.slices_per_chunk);
-    const uint64_t wanted = divide_up(divide_up(*block, lanes), slices);
+    const uint64_t wanted = divide_up(*block, slices);
     const uint64_t least = smallest_slice_bytes(passing, loopback(topology)) / granule.bytes * granule.elements;
     const uint64_t smallest = std::min(largest, least);
     slicing.slice = std::clamp(divide_up(wanted, slicing.granule) * slicing.granule, smallest, largest);
@@ -70,17 +68,14 @@ Slicing choose_slicing(const CheckedCall& call, const Plan& plan, const Config& 
 
 Slicing choose_window_slicing(const CheckedCall& call, const Plan& plan, uint64_t round_bytes) {
   const uint64_t element = call.element_bytes();
-  const uint64_t lanes = plan.lanes.size();
   Slicing slicing;
-  slicing.lanes = static_cast<uint32_t>(lanes);
-  const uint64_t room = elements_that_fit(round_bytes, lanes * plan.blocks, element);  // of a chunk
+  const uint64_t room = elements_that_fit(round_bytes, plan.blocks, element);  // of a chunk
   RONDO_CHECK(room > 0, "a round that holds no element of each chunk");
   slicing.granule = std::min(std::max<uint64_t>(1, kGranuleBytes / element), room);
   const uint64_t largest_block = call.largest_block(plan.blocks, slicing.granule).value_or(0);
-  const uint64_t share =
-      std::max<uint64_t>(1, divide_up(divide_up(largest_block, lanes), slicing.granule)) * slicing.granule;
+  const uint64_t whole = std::max<uint64_t>(1, divide_up(largest_block, slicing.granule)) * slicing.granule;
   const uint64_t most = room / slicing.granule * slicing.granule;
-  const uint64_t chunk = std::min(most, share);
+  const uint64_t chunk = std::min(most, whole);
   slicing.slice =
       std::min(chunk, std::max<uint64_t>(1, kWindowSliceBytes / element / slicing.granule) * slicing.granule);
   slicing.slices_per_chunk = static_cast<uint32_t>(divide_up(chunk, slicing.slice));

@@ -45,7 +45,6 @@ struct RONDO_EXPORT Config {
   uint32_t socket_buffer_bytes = 0;  // RONDO_SOCKET_BUFFER_BYTES: 0 chosen by the transport
 
   // --- engine
-  uint32_t lanes = 1;                  // RONDO_LANES: 1..16                                                  (shared)
   uint32_t connections = 1;            // RONDO_CONNECTIONS: sockets a link, 1..16                            (shared)
   uint32_t slice_bytes = 256 * 1024;   // RONDO_SLICE_BYTES: the largest slice, 4 KiB .. 16 MiB               (shared)
   uint32_t slices_per_chunk = 4;       // RONDO_SLICES_PER_CHUNK: 1..64; a link's depth is one more           (shared)

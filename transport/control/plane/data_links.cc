@@ -13,14 +13,14 @@ namespace {
 // The name under which this rank keeps the connection of a hello: the peer's stream to it is its stream from the peer.
 LinkName link_of(const Hello& hello) {
   const LinkKind kind = hello.role == Role::kData ? LinkKind::kData : LinkKind::kStreamFrom;
-  return {hello.communicator, kind, static_cast<int>(hello.rank), hello.lane};
+  return {hello.communicator, kind, static_cast<int>(hello.rank)};
 }
 
 // What one peer may have waiting for communicators that are not open here: its part of all of it, but at least the
 // links and streams of a few.
 size_t early_share(const PlaneSettings& settings) {
   constexpr size_t kCommunicators = 4;
-  const size_t least = kCommunicators * (size_t{settings.config.lanes} * settings.config.connections + 1);
+  const size_t least = kCommunicators * (size_t{settings.config.connections} + 1);
   return std::max(least, settings.max_early / static_cast<size_t>(std::max(1, settings.world - 1)));
 }
 
@@ -59,7 +59,7 @@ void DataLinks::forget(uint64_t communicator) {
   driver_.post([this, communicator] { dialer_.forget_communicator(communicator); });
 }
 
-// Lane, connection and communicator of the hello are the peer's numbers, and are compared here.
+// Connection and communicator of the hello are the peer's numbers, and are compared here.
 Answer DataLinks::judge(const ControlLogic& logic, const Hello& hello) const {
   const int rank = settings_.rank;
   const int peer = static_cast<int>(hello.rank);
@@ -68,8 +68,7 @@ Answer DataLinks::judge(const ControlLogic& logic, const Hello& hello) const {
   }
   const Config& config = settings_.config;
   const bool data = hello.role == Role::kData;
-  if (data ? peer < rank || hello.connections != config.connections || hello.lane >= config.lanes
-           : hello.connections != 1 || hello.lane != 0) {
+  if (data ? peer < rank || hello.connections != config.connections : hello.connections != 1) {
     return answer_of(rank, AnswerCode::kForbidden, "this is not how a link is made");
   }
   if (!logic.may_join(hello.communicator, peer)) {
@@ -109,12 +108,11 @@ void DataLinks::add(const LinkName& name, uint32_t index, SecuredSocket socket) 
 }
 
 void DataLinks::on_wish(int source, const ConnectMessage& wish) {
-  const LinkName name{wish.communicator, LinkKind::kData, source, wish.lane};
+  const LinkName name{wish.communicator, LinkKind::kData, source};
   bool first = false;
   {
     const auto state = driver_.hold();
-    const bool sound = source < settings_.rank && name.lane < static_cast<int>(settings_.config.lanes) &&
-                       state->logic->may_join(name.communicator, source);
+    const bool sound = source < settings_.rank && state->logic->may_join(name.communicator, source);
     first = sound && !state->logic->departures().gone(source) && table_.want(name);
   }
   if (first) dial(name);
@@ -122,7 +120,7 @@ void DataLinks::on_wish(int source, const ConnectMessage& wish) {
 
 void DataLinks::bring_about(const LinkName& name) {
   if (name.kind == LinkKind::kStreamTo || name.peer < settings_.rank) return dial(name);
-  mesh_.send(name.peer, ConnectMessage{name.communicator, static_cast<uint16_t>(name.lane)});
+  mesh_.send(name.peer, ConnectMessage{name.communicator});
 }
 
 // Each connection of the link is added as it comes; the first that fails ends the others.

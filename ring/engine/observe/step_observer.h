@@ -9,22 +9,21 @@
 
 namespace rondo {
 
-// Records what one lane of one operation does: its steps, what they moved, and how long it stood still for
+// Records what one operation does: its steps, what they moved, and how long it stood still for
 // which rank. Callers ask on() first. One thread at a time.
 //
-// Cost: a clock read for each step and for the end of each wait. The begin of a wait needs one only if the lane
+// Cost: a clock read for each step and for the end of each wait. The begin of a wait needs one only if the run
 // has worked since the last read.
-class LaneObserver {
+class StepObserver {
  public:
   // observed: nullptr if nobody observes; else it must outlive the operation.
-  // number: of the operation. The first lane of an operation takes over the clock read of its begin.
-  void begin(const Observed* observed, uint64_t number, uint32_t lane) {
+  // number: of the operation. Takes over the clock read of its begin.
+  void begin(const Observed* observed, uint64_t number) {
     observed_ = observed != nullptr && observed->on() ? observed : nullptr;
     if (observed_ == nullptr) return;
     record_ = {};
     record_.communicator = observed->communicator;
     record_.number = number;
-    record_.lane = static_cast<uint16_t>(lane);
     const uint64_t begun_at = std::exchange(observed->begun_at, 0);
     record_.begin = begun_at != 0 ? begun_at : Observer::now();
     waiting_ = false;
@@ -68,7 +67,7 @@ class LaneObserver {
     record_.step = step;
     record_.round = static_cast<uint32_t>(round);
   }
-  // The lane is done.
+  // The run is done.
   void end() {
     if (waiting_) end_wait(read_at_ = Observer::now());
     observed_->ended_at = read_at_;
@@ -76,7 +75,7 @@ class LaneObserver {
   }
 
  private:
-  // The wait is recorded at the place where the lane goes on.
+  // The wait is recorded at the place where the run goes on.
   void end_wait(uint64_t now) {
     wait_.end = now;
     wait_.step = record_.step;

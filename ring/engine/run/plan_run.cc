@@ -1,4 +1,4 @@
-#include "ring/engine/run/lane_run.h"
+#include "ring/engine/run/plan_run.h"
 
 #include <algorithm>
 
@@ -17,37 +17,36 @@ constexpr uint32_t kSlicesPerPass = 32;
 
 }  // namespace
 
-void LaneRun::start(const Binding& binding, uint32_t lane, std::span<Link* const> links) {
+void PlanRun::start(const Binding& binding, std::span<Link* const> links) {
   const Plan& plan = *binding.plan;
-  lane_ = lane;
-  mover_.start(binding, lane, links);
-  walk_.start(plan, lane, binding.slicing, lane);
-  const Step* step = plan.steps.data() + plan.lanes[lane].first;
+  mover_.start(binding, links);
+  walk_.start(plan, binding.slicing);
+  const Step* step = plan.steps.data();
   for (BoundStep& bound : walk_.steps()) bind_step(*step++, bound);
   if (binding.windows != nullptr) walk_.need_rounds(binding.slicing.rounds(binding.windows->largest_block));
   begin();
 }
 
-void LaneRun::start_again(const RunStart& start) {
+void PlanRun::start_again(const RunStart& start) {
   mover_.start_again(start);
   begin();
 }
 
-// Barriers of a lane are numbered through all calls of the communicator: this call takes the next ones, on all
+// Barriers are numbered through all calls of the communicator: this call takes the next ones, on all
 // ranks alike.
-void LaneRun::begin() {
+void PlanRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;
-  observer_.begin(binding().observed, binding().start.sequence, lane_);
+  observer_.begin(binding().observed, binding().start.sequence);
   if (!walk_.has_barriers()) return walk_.begin();
-  uint64_t& barriers = binding().windows->channel->barriers[lane_];
+  uint64_t& barriers = binding().windows->channel->barriers;
   walk_.begin(barriers);
   barriers = walk_.last_barrier();
 }
 
 // A step between two ranks that alone know a count gets a fingerprint with that count: if they differ, the
 // first slice shows it.
-void LaneRun::bind_step(const Step& step, BoundStep& bound) {
+void PlanRun::bind_step(const Step& step, BoundStep& bound) {
   bound.bind(binding(), step);
   if (bound.signal()) return;
   const Plan& plan = *binding().plan;
@@ -66,7 +65,7 @@ void LaneRun::bind_step(const Step& step, BoundStep& bound) {
 }
 
 // The slice at a cursor, with the tag that both ends of a link must give it.
-Slice LaneRun::slice_at(const Cursor& cursor) const {
+Slice PlanRun::slice_at(const Cursor& cursor) const {
   const Extent elements = walk_.span_of(cursor);
   const size_t bytes = elements.count * binding().element_bytes;
   const WireFormat format = binding().start.buffers.wire.format;
@@ -80,14 +79,14 @@ Slice LaneRun::slice_at(const Cursor& cursor) const {
 
 // Where a slice lands that is only stored: the caller's memory, without a copy. nullptr: it is folded, or
 // decoded, and lands in a slot of the link.
-std::byte* LaneRun::landing_for(const BoundStep& step, const Slice& slice) const {
+std::byte* PlanRun::landing_for(const BoundStep& step, const Slice& slice) const {
   if (!step.copies || binding().start.buffers.wire.format != WireFormat::kNone) return nullptr;
   const auto found = std::find_if_not(step.targets.begin(), step.targets.end(), is_mailbox);
   return found == step.targets.end() ? nullptr : mover_.address(*found, slice);
 }
 
 // Posts the landing of one source. False: the link takes no more now, or the memory may not be written yet.
-bool LaneRun::post_landing(const Ref& ref, Pass pass) {
+bool PlanRun::post_landing(const Ref& ref, Pass pass) {
   Link& link = mover_.link(ref);
   if (!link.can_post()) return false;
   const Cursor& posted = walk_.posted();
@@ -103,7 +102,7 @@ bool LaneRun::post_landing(const Ref& ref, Pass pass) {
 
 // Posts as far ahead as the links allow. posted_source_ is where a step was left when one of its links was
 // full.
-bool LaneRun::post(Pass pass) {
+bool PlanRun::post(Pass pass) {
   bool moved = false;
   while (!walk_.posted().at_end) {
     const BoundStep& step = walk_.step_at(walk_.posted());
@@ -122,7 +121,7 @@ bool LaneRun::post(Pass pass) {
 
 // Whether the next slice can be combined: its sources have arrived, its outgoing links have room, and its
 // memory may be written.
-bool LaneRun::ready(const BoundStep& step) {
+bool PlanRun::ready(const BoundStep& step) {
   if (step.barrier != 0) return all_arrived(step);
   for (const Ref& ref : step.sources) {
     if (!is_mailbox(ref) || mover_.link(ref).arrived() != nullptr) continue;
@@ -138,7 +137,7 @@ bool LaneRun::ready(const BoundStep& step) {
   return walk_.may_write(walk_.combined());
 }
 
-void LaneRun::pass_observed(const BoundStep& step, size_t bytes) {
+void PlanRun::pass_observed(const BoundStep& step, size_t bytes) {
   const uint32_t of = walk_.combined().step;
   const uint64_t round = walk_.combined().round;
   walk_.pass_combined();
@@ -149,7 +148,7 @@ void LaneRun::pass_observed(const BoundStep& step, size_t bytes) {
 
 // Combines the next slice, releases its landings and passes on. False: it cannot yet, or never will
 // (failure()).
-bool LaneRun::combine_one() {
+bool PlanRun::combine_one() {
   if (!walk_.may_combine() || mover_.failed()) return false;
   const BoundStep& step = walk_.step_at(walk_.combined());
   if (!ready(step)) return false;
@@ -173,18 +172,18 @@ bool LaneRun::combine_one() {
 
 // Arrives at a barrier. Each rank has one number for all others, so a rank that is not signalled by this one
 // does not wait for it here. The store releases what was written before: a rank that sees the number sees that.
-void LaneRun::arrive(const BoundStep& step) {
+void PlanRun::arrive(const BoundStep& step) {
   IslandChannel& channel = *binding().windows->channel;
-  channel.board.arrive(lane_, walk_.barrier_number(walk_.combined()));
+  channel.board.arrive(walk_.barrier_number(walk_.combined()));
   for (const Ref& ref : step.targets) channel.ring(ref.peer);
 }
 
 // Whether all ranks that this step waits for have arrived. Costs one load while the first of them has not.
-bool LaneRun::all_arrived(const BoundStep& step) {
+bool PlanRun::all_arrived(const BoundStep& step) {
   const PostBoard& board = binding().windows->channel->board;
   const uint64_t number = walk_.barrier_number(walk_.combined());
   for (const Ref& ref : step.sources) {
-    const uint64_t theirs = board.arrived(ref.peer, lane_);
+    const uint64_t theirs = board.arrived(ref.peer);
     if (theirs < number) {
       observer_.awaits(ref.peer);
       return false;
@@ -201,7 +200,7 @@ bool LaneRun::all_arrived(const BoundStep& step) {
 // The order of a pass: pump what the links hold, retire what they have sent, post landings, combine slices and
 // post behind each, and pump again what was combined. A landing that is posted early lets the peer's next slice
 // come in place.
-bool LaneRun::progress(Pass pass) {
+bool PlanRun::progress(Pass pass) {
   bool moved = pump();
   retire();
   moved |= post(pass);

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ring/engine/observe/lane_observer.h"
+#include "ring/engine/observe/step_observer.h"
 #include "ring/engine/run/binding.h"
 #include "ring/engine/run/slice_mover.h"
 #include "ring/plan/walk.h"
@@ -11,15 +11,15 @@
 
 namespace rondo {
 
-// Runs one lane of a plan: round by round, step by step, slice by slice. A Walk (ring/plan/walk.h) says which
+// Runs a plan: round by round, step by step, slice by slice. A Walk (ring/plan/walk.h) says which
 // slice is next, and what it must wait for; a SliceMover moves it. Never blocks, allocates, locks, logs or
 // throws per slice. One thread at a time.
-class LaneRun {
+class PlanRun {
  public:
-  // Binds the lane to a plan and starts the first call. links[i] is the link to plan->peers[i]; none where the
+  // Binds the plan and starts the first call. links[i] is the link to plan->peers[i]; none where the
   // plan is over windows, whose ranks meet at barriers of the channel. Vectors keep their capacity from one
   // call to the next.
-  void start(const Binding& binding, uint32_t lane, std::span<Link* const> links);
+  void start(const Binding& binding, std::span<Link* const> links);
   // Starts the next operation of the same kind, over the same links. Not for pairwise counts: the fingerprints
   // of their steps contain that of the call.
   void start_again(const RunStart& start);
@@ -31,7 +31,7 @@ class LaneRun {
   // read ahead into a slot instead, at the cost of a copy: otherwise nothing might wake the sleeper.
   bool progress(Pass pass);
 
-  // Every slice is combined and sent: the links use no memory of this lane any more.
+  // Every slice is combined and sent: the links use no memory of the call any more.
   bool done() const { return walk_.done(); }
   // Slices combined so far: grows while the operation moves.
   uint64_t combined() const { return walk_.combined().number; }
@@ -44,12 +44,12 @@ class LaneRun {
 
  private:
   const Binding& binding() const { return mover_.binding(); }
-  // To the lane's first slice, with the next barriers of the channel.
+  // To the first slice, with the next barriers of the channel.
   void begin();
   void bind_step(const Step& step, BoundStep& bound);
   Slice slice_at(const Cursor& cursor) const;
 
-  // Landings: where the next slices of the sources are to arrive. Posted in the order of the lane.
+  // Landings: where the next slices of the sources are to arrive. Posted in the order of the plan.
   bool post(Pass pass);
   bool post_landing(const Ref& ref, Pass pass);
   std::byte* landing_for(const BoundStep& step, const Slice& slice) const;
@@ -71,10 +71,9 @@ class LaneRun {
   // Tells the walk how far the links have sent, so that memory of earlier slices may be written again.
   void retire() { walk_.set_sent(mover_.oldest_unsent(walk_.combined().number)); }
 
-  uint32_t lane_ = 0;
   Walk<BoundStep> walk_;
   SliceMover mover_;
-  LaneObserver observer_;
+  StepObserver observer_;
   uint32_t posted_source_ = 0;  // sources of the step at walk_.posted() that are dealt with
   // Passes in a row in which nothing moved.
   uint32_t idle_passes_ = 0;
