@@ -56,8 +56,8 @@ std::shared_ptr<Window> OwnWindows::add(size_t bytes, std::shared_ptr<Mapping> m
   window = std::make_shared<MappedWindow>(name != 0 ? SharedMemory::id_of(name) : ++last_id_, bytes, std::move(memory),
                                           shared_from_this());
   const IslandFrame frame{.topic = IslandTopic::kWindow, .id = window->id(), .bytes = bytes};
-  by_id_[window->id()] = window->data();
   by_address_[window->data()] = {window, frame, all_connected_ ? nullptr : file};
+  by_id_[window->id()] = window->data();  // last: find() takes what is here for whole, also where there is no memory
   if (file) announce(frame, {file->get()}, file);
   return window;
 }
