@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include "tests/faults/ranks.h"
 #include "tests/support/refuse.h"
+#include "transport/rendezvous/launch.h"
 
 namespace rondo::testing {
 namespace {
@@ -40,12 +42,20 @@ struct Outcomes {
   Timed refused, other;
 };
 
-// Two ranks, one of which is restricted before it joins.
-Outcomes run(int rank, const char* transport, int64_t start_timeout_ms, const std::function<void()>& restrict_it) {
+// Two ranks, one of which is restricted before it joins; kHasMet: once it has reached the store.
+enum class When : uint8_t { kFirst, kHasMet };
+Outcomes run(int rank, const char* transport, int64_t start_timeout_ms, const std::function<void()>& restrict_it,
+             When when = When::kFirst) {
   Job job;
   job.start(
       2,
       [&](Here& here) {
+        if (when == When::kHasMet) {
+          const JoinOptions& join = here.options;
+          const Launch launch = find_launch({join.rank, join.world, join.rendezvous, join.job_id}, join.config);
+          const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatientMs);
+          here.options.store = open_store(launch, join.config, deadline);
+        }
         if (here.rank() == rank) restrict_it();
         join_and_use(here);
       },
@@ -66,6 +76,7 @@ TEST_CASE("a system call that is refused to a rank is SYSTEM there at once, and 
     int call;
     int rank;
     const char* others;  // what the other rank's outcome begins with
+    When when = When::kFirst;
   };
   const char* const told = "BOOTSTRAP [1] rank 1 cannot start: ";
   const std::vector<Case> cases{
@@ -76,11 +87,15 @@ TEST_CASE("a system call that is refused to a rank is SYSTEM there at once, and 
       {"bind", SYS_bind, 1, told},
       {"listen", SYS_listen, 1, told},
       {"eventfd of rank 0", SYS_eventfd2, 0, "BOOTSTRAP [0] rank 0 cannot start: "},
-      {"accept4", SYS_accept4, 1, "SYSTEM [1]"},
+      {"connect", SYS_connect, 1, "PEER_LOST [1]", When::kHasMet},
+      {"getsockopt", SYS_getsockopt, 1, "PEER_LOST [1]", When::kHasMet},
+      {"accept4", SYS_accept4, 0, "PEER_LOST [0]", When::kHasMet},
+      {"accept4 of data", SYS_accept4, 1, "SYSTEM [1]"},
   };
   for (const Case& one : cases) {
     CAPTURE(one.name);
-    const Outcomes found = run(one.rank, "tcp", kPatientMs, [&] { refuse(one.call); });
+    const Outcomes found = run(
+        one.rank, "tcp", kPatientMs, [&] { refuse(one.call); }, one.when);
     CAPTURE(found.refused.outcome);
     CAPTURE(found.other.outcome);
     CHECK(found.refused.begins("SYSTEM"));
