@@ -10,6 +10,8 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ring/base/descriptor.h"
@@ -24,6 +26,7 @@
 #include "transport/hello/handshake.h"
 #include "transport/hello/reception.h"
 #include "transport/hello/wire.h"
+#include "transport/rendezvous/peer_card.h"
 #include "transport/rendezvous/roster.h"
 #include "transport/store/memory_store.h"
 #include "transport/tcp/io_thread.h"
@@ -281,6 +284,42 @@ TEST_CASE("fault 31, 35: a rank that does not belong here learns why, in words")
   Hello shared = good_hello(settings);
   shared.shared_hash ^= 1;
   CHECK(answer_to(board, proved(shared)).code == AnswerCode::kShared);
+}
+
+TEST_CASE("a link that the lower rank dials, or that has other connections than the settings say, is refused") {
+  const PlaneSettings settings[] = {settings_of(0, kNeverMs), settings_of(1, kNeverMs)};
+  ControlPlane low(settings[0]), high(settings[1]);
+  std::vector<std::string> cards;
+  for (const ControlPlane* board : {&low, &high}) {
+    PeerCard card;
+    card.wire_version = kWireVersion;
+    card.rank = static_cast<uint32_t>(cards.size());
+    card.world = 2;
+    card.job_id = "test job";
+    card.shared_hash = settings[0].config.shared_hash();
+    card.endpoints = board->endpoints();
+    cards.push_back(seal_card(encode(card), Authenticator()));
+  }
+  const Roster roster(cards);
+  low.know(roster);
+  high.know(roster);
+  std::thread other([&] { high.connect(roster, in(5'000)); });
+  low.connect(roster, in(5'000));
+  other.join();
+  Hello hello = good_hello(settings[0]);
+  hello.role = Role::kData;
+  hello.session = roster.session();
+  hello.connections = static_cast<uint16_t>(settings[0].config.connections);
+  const Descriptor right = connect_to(low.endpoints()[0]);  // of a communicator that this rank has not opened yet
+  say(right, proved(hello));
+  const auto answer = parse_answer(read_exactly(right, kAnswerBytes));
+  REQUIRE(answer);
+  CHECK(answer->code == AnswerCode::kWelcome);
+  ++hello.connections;
+  CHECK(answer_to(low, proved(hello)).text == "this is not how a link is made");
+  --hello.connections;
+  std::swap(hello.rank, hello.destination);
+  CHECK(answer_to(high, proved(hello)).text == "this is not how a link is made");
 }
 
 TEST_CASE("fault 29: a hello that comes byte by byte is understood") {

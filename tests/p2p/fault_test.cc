@@ -256,6 +256,7 @@ TEST_CASE("what a rank sent before it left is received; what it did not send fai
     CHECK_EQ(any.complete_called, size == 2);
     if (size == 3) world.at(1).peer_left(2);
     CHECK_EQ(any.failed.code, ErrorCode::kPeerLeft);
+    CHECK_EQ(any.failed.ranks, size == 2 ? std::vector<int>{0} : std::vector<int>{0, 2});
     CHECK_FALSE(world.at(1).failure());
   }
 }
