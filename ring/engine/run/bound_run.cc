@@ -47,8 +47,9 @@ BoundRun::BoundRun(const CheckedCall& call, std::shared_ptr<const Plan> plan, co
 }
 
 void BoundRun::start(const RunStart& start) {
+  if (bound_) return run_.start_again(start);
   binding_.begin(start);
-  bound_ ? run_.start_again(start) : run_.start(binding_, links());
+  run_.start(binding_, links());
   bound_ = true;
 }
 

@@ -15,8 +15,8 @@
 
 namespace rondo {
 
-// The links of one communicator's collectives, by rank. They are made at the first plan that needs
-// them, and kept until close(). It owns them. Under the lease.
+// The links of one communicator's collectives, by rank. They are made at the first plan that needs them, and kept until
+// close(). It owns them. Under the lease.
 class LinkTable {
  public:
   explicit LinkTable(const CommunicatorContext& context);
@@ -51,7 +51,7 @@ class BoundRun : public Run {
   const std::shared_ptr<const Plan> plan_;  // shared with the cache
   // The blocks of this call; binding_ refers to them and to *plan_.
   const Blocks blocks_;
-  Binding binding_;
+  Binding binding_;     // the run has a copy, which alone is of the call under way
   bool bound_ = false;  // the next start() changes pointers only
 
  private:
