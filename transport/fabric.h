@@ -96,7 +96,7 @@ class CommunicatorEvents {
   // `peer` said goodbye after its call number `last_sequence`; operations up to that one may still complete here. The
   // p2p stream that it opened to this rank has come.
   virtual void on_peer_left(int peer, uint64_t last_sequence) = 0;
-  // What this rank does, or did, at `sequence`. May also be called within Fabric::stalled(), on the caller's thread.
+  // What this rank does, or did, at `sequence`.
   virtual CallState call_state(uint64_t sequence) = 0;
   // In which call or message it has waited for a while, in words; empty: in none.
   virtual std::string waits_in() { return {}; }
