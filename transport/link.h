@@ -21,7 +21,7 @@ struct SliceTag {
   }
 };
 
-// A duplex, ordered channel of slices to one peer, for one communicator. Owned by whoever took it from the
+// A duplex, ordered channel of slices to one peer, for one communicator. Is owned by the one that took it from the
 // fabric; used by one thread at a time; nothing blocks. Every implementation passes tests/support/link_contract.h.
 //
 // Promise of depth: depth() slices can be committed though the peer has released none, as long as the peer calls

@@ -21,8 +21,8 @@ struct Load {
   Topology topology;                  // what kind each pair is; empty: all ranks on one host, without shared memory
 };
 
-// Runs all ranks slice by slice: every rank walks as in the engine (walk.h), over links that hold `depth`
-// slices a direction. It takes the strictest reading of the executor's contract:
+// Runs all ranks slice by slice: every rank walks as in the engine (walk.h), over links that hold `depth` slices a
+// direction. It takes the strictest reading of the executor's contract:
 //   - landings are posted in the order of the plan; one that may not be written yet holds up those behind it;
 //   - a slice is sent only when its receiver has posted a landing for it.
 // Whatever runs here to the end does so under any executor that waits for less. Whether a slice can move never ends by

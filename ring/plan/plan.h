@@ -11,8 +11,8 @@
 namespace rondo {
 
 // A collective as data: what one rank does, in order. Built by a pure function (build.h), proved by verify.h, costed by
-// simulate.h, run by ring/engine/run/plan_run.h. Steps name blocks, never bytes or pointers, so a
-// plan serves every count and dtype and is cached.
+// simulate.h, run by ring/engine/run/plan_run.h. Steps name blocks, never bytes or pointers, so a plan serves every
+// count and dtype and is cached.
 
 // Where a step reads or writes.
 //   kInput, kOutput  the caller's buffers. Blocks are those of the whole collective, numbered alike on every rank:
@@ -62,9 +62,9 @@ inline constexpr uint32_t kMaxStepTargets = 64;
 struct Step {
   uint32_t first = 0;  // index in Plan::refs of its sources, then its targets
   // Before a slice of this step is written to memory, the same slice of step `after` must be combined and sent, and all
-  // before it: the last earlier step whose slices a link may still read from that memory, or, if this step
-  // is received into memory as it is (one source, a mailbox) and may therefore land early, the last that uses it at
-  // all. An index in Plan::steps, or kNoStep. Input and output count as one memory, as in place.
+  // before it: the last earlier step whose slices a link may still read from that memory, or, if this step is received
+  // into memory as it is (one source, a mailbox) and may therefore land early, the last that uses it at all. An index
+  // in Plan::steps, or kNoStep. Input and output count as one memory, as in place.
   uint32_t after = kNoStep;
   uint8_t sources = 0;
   uint8_t targets = 0;

@@ -37,7 +37,8 @@ constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr off_t kOwnerByte = 0, kSaidByte = 1;
 
 // F_OFD_SETLK: takes the lock of the byte. F_OFD_GETLK: looks whether another descriptor has it. True: it is free. The
-// kernel ends a lock with its process. ESTALE: on another host the file was removed, and whoever had it has gone.
+// kernel ends a lock with its process. ESTALE: another host has removed the file, which only its owner does, at the
+// end.
 bool lock_is_free(const std::string& path, int file, int command, off_t byte) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -32,8 +32,7 @@ void PlanRun::start_again(const RunStart& start) {
   begin();
 }
 
-// Barriers are numbered through all calls of the communicator: this call takes the next ones, on all
-// ranks alike.
+// Barriers are numbered through all calls of the communicator: this call takes the next ones, on all ranks alike.
 void PlanRun::begin() {
   posted_source_ = 0;
   idle_passes_ = 0;

@@ -13,8 +13,8 @@
 
 namespace rondo {
 
-// The sending side of a link. It remembers which slices the link still reads, so the run
-// knows when their memory may be written again. Never allocates after start().
+// The sending side of a link. It remembers which slices the link still reads, so the run knows when their memory may be
+// written again. Never allocates after start().
 class Port {
  public:
   void start(Link& link) {
