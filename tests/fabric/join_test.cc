@@ -1,8 +1,16 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
 #include "rondo/error.h"
 #include "tests/fabric/cluster.h"
+#include "transport/fabrics/process_fabric.h"
 #include "transport/store/memory_store.h"
 
 namespace rondo::testing {
@@ -46,6 +54,28 @@ TEST_CASE("settings that must be shared and differ are refused on every rank, na
           "RONDO_SLICE_BYTES=262144 on rank 0");
     CHECK(rank.error->ranks == std::vector<int>{2});
   }
+}
+
+// The cards come late to who asks for them.
+class LateStore : public MemoryStore {
+ public:
+  std::string get(std::string_view key, Deadline deadline) override {
+    if (key != "roster/part/0") return MemoryStore::get(key, deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    fetched = true;
+    return MemoryStore::get(key, deadline);
+  }
+  std::atomic<bool> fetched{false};
+};
+
+TEST_CASE("rank 0, which may serve the store, stays until all have the cards, also where these do not fit") {
+  const auto store = std::make_shared<LateStore>();
+  Config other = test_config();
+  other.slice_bytes = 65536;
+  std::thread rank_1([&] { CHECK_THROWS_AS(join_processes(launch_of(1, 2), store, other, in(10'000)), Exception); });
+  CHECK_THROWS_AS(join_processes(launch_of(0, 2), store, test_config(), in(10'000)), Exception);
+  CHECK(store->fetched);
+  rank_1.join();
 }
 
 TEST_CASE("settings of one's own may differ") {

@@ -47,6 +47,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kFarewell{2};
 // Time for the I/O thread to say goodbye to the ranks that listen, where one that does not has used up the deadline.
 constexpr std::chrono::milliseconds kLastWords{100};
+// The longest that a rank waits for others to fetch the cards, where these do not fit together: one may have died.
+constexpr std::chrono::seconds kFetchTime{1};
 
 // The limits of what strangers may take are set here, by the descriptors that are left.
 PlaneSettings settings_of(const Launch& launch, const Config& config, const Authenticator& auth, size_t descriptors) {
@@ -130,6 +132,20 @@ std::vector<int64_t> processes_of(const Roster& roster, const Topology& topology
   return processes;
 }
 
+// Every rank finds the same fault in the same cards: where there is one, rank 0's store stays until all have them.
+Roster roster_of(const std::vector<std::string>& cards, const Authenticator& auth, Store& store,
+                 Store::Deadline deadline) {
+  try {
+    return Roster(cards, auth);
+  } catch (...) {
+    const Error why = caught();
+    const Store::Deadline late = std::chrono::steady_clock::now() + kFetchTime;
+    roster_goodbye(store, static_cast<int>(cards.size()), std::min<Store::Deadline>(deadline, late),
+                   [] { return false; });
+    throw Exception(why);
+  }
+}
+
 bool any_host_of_several(const Topology& topology) {
   return std::set<int>(topology.host.begin(), topology.host.end()).size() < topology.host.size();
 }
@@ -162,8 +178,9 @@ class ProcessFabric : public Fabric {
       decline_roster(*store, launch.place.rank, launch.place.world, why, log);
       throw Exception(why);
     }
-    Roster roster(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log, launch.cancelled),
-                  auth);
+    const Roster roster =
+        roster_of(exchange_roster(*store, launch.place.rank, launch.place.world, card, deadline, log, launch.cancelled),
+                  auth, *store, deadline);
     topology_ = roster.topology();
     place_ = complete_place(launch.place, topology_.host);
     processes_ = processes_of(roster, topology_, place_.rank);
