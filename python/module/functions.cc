@@ -287,14 +287,14 @@ PyObject* dist_opt_create(PyObject*, PyObject* arguments) {
     parse(arguments, "OOOOO", &handle, &name_list, &address_list, &count_list, &fields);
     rondo_dist_opt_options_t options;
     check(rondo_dist_opt_defaults(&options));
-    const char* const names[] = {"clip",       "outer_rate",  "outer_momentum",  "bucket_bytes", "partition_bytes",
-                                 "every",      "exchange",    "sampled",         "residual",     "nesterov",
-                                 "outer_wire", "outer_delay", "outer_fragments", nullptr};
-    if (PyArg_ParseTupleAndKeywords(
-            Ref::checked(PyTuple_New(0)).get(), fields, "|dddKKKipiiiKK", const_cast<char**>(names), &options.clip,
-            &options.outer_rate, &options.outer_momentum, &options.bucket_bytes, &options.partition_bytes,
-            &options.every, &options.exchange, &options.sampled, &options.residual, &options.nesterov,
-            &options.outer_wire, &options.outer_delay, &options.outer_fragments) == 0) {
+    const char* const names[] = {"clip",        "outer_rate",      "outer_momentum", "bucket_bytes", "partition_bytes",
+                                 "every",       "exchange",        "residual",       "nesterov",     "outer_wire",
+                                 "outer_delay", "outer_fragments", nullptr};
+    if (PyArg_ParseTupleAndKeywords(Ref::checked(PyTuple_New(0)).get(), fields, "|dddKKKippiKK",
+                                    const_cast<char**>(names), &options.clip, &options.outer_rate,
+                                    &options.outer_momentum, &options.bucket_bytes, &options.partition_bytes,
+                                    &options.every, &options.exchange, &options.residual, &options.nesterov,
+                                    &options.outer_wire, &options.outer_delay, &options.outer_fragments) == 0) {
       throw Raised();
     }
     const std::vector<const char*> parameter_names = texts_of(name_list);

@@ -54,7 +54,7 @@ class SparseReport(NamedTuple):
     route: str  # "gathered": every rank got every selection; "merged": a rank added up each range; "dense": all_reduce
 
 
-_SELECTIONS = ("topk", "threshold", "sampled_topk")
+_SELECTIONS = ("topk", "threshold")
 _ROUTES = ("gathered", "merged", "dense")
 
 
@@ -160,8 +160,7 @@ class Communicator(Calls, ObjectCalls, native.Communicator, OfThisProcess):
         float32. Returns a SparseReport; the sum is in `out`, None: in place.
 
         select    "topk": the ceil(spars * length) largest magnitudes, exactly, of equal ones the lowest index;
-                  "threshold": magnitudes of `spars` and above; "sampled_topk": about as many as "topk", faster: the
-                  magnitude is guessed from a sample, and up to twice as many go
+                  "threshold": magnitudes of `spars` and above
         residual  a float32 array of the same length, zero before the first call: what is not sent is kept there and
                   added in the next call. None: it is lost
         tensors   lengths of tensors that lie in `array` one after the other: the selection is made in each

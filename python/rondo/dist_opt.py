@@ -138,7 +138,6 @@ class DistOpt:
                      averaged, each in its turn; "localSGD": the same, and all parameters every `every` steps (None: 8)
     spars            sparseTopK: the fraction of each gradient that is sent, 0.05 unless given, above 0; sparseThreshold: the least
                      magnitude that is sent, 0.001 unless given
-    sampled          sparseTopK: about that fraction, by a magnitude that is guessed from a sample
     residual         int8 and sparse: what is not sent is added to the next gradient; outer_wire: to the next change
     clip             gradients are limited to -clip .. clip before they are sent; None: not
     bucket_bytes     gradients are exchanged in arrays of about this size; None: 2 MiB
@@ -171,7 +170,7 @@ class DistOpt:
         self, optimizer, *, group: Communicator | None = None, id=None, nccl_id=None, local_rank=None, world_size=None,
         option="fp32", spars=None, residual=True, clip=None, bucket_bytes=None, partition_bytes=None, overlap=True,
         every=None, outer_lr=None, outer_momentum=None, outer_nesterov=False, outer_wire=None, outer_delay=0,
-        outer_fragments=1, sampled=False, names=None,
+        outer_fragments=1, names=None,
     ):  # fmt: skip
         check_option(option, spars)
         if clip is not None and not clip > 0:
@@ -201,7 +200,7 @@ class DistOpt:
         self.group = group if group is not None else _join(id if id is not None else nccl_id, local_rank, world_size)
         self.group._refuse_in_batch("DistOpt")
         self._names = {name: text_of(name, "a parameter's name", self.group.rank) for name in self._parameters}
-        flags = {"residual": bool(residual), "sampled": bool(sampled), "nesterov": bool(outer_nesterov)}
+        flags = {"residual": bool(residual), "nesterov": bool(outer_nesterov)}
         flags["outer_wire"] = FORMATS.index(Wire("none" if outer_wire is None else outer_wire).format)
         places = [(p.ctypes.data, p.size) for p in self._parameters.values()]
         fields = {"exchange": OPTIONS.index(option), **flags, **counts, **reals}  # the library has the defaults of others

@@ -256,9 +256,7 @@ void DistOpt::count_sent(uint64_t elements, WireFormat format) {
 // sparse_all_reduce() sums; the mean is made here. Blocking, so buckets of a sparse exchange do not overlap.
 void DistOpt::reduce_sparse(Bucket& bucket, Exchange exchange, double spars) {
   SparseOptions options;
-  options.select = exchange == Exchange::kSparseThreshold ? Select::kThreshold
-                   : options_.sampled                     ? Select::kSampledTopK
-                                                          : Select::kTopK;
+  options.select = exchange == Exchange::kSparseThreshold ? Select::kThreshold : Select::kTopK;
   options.spars = spars;
   options.residual = options_.residual ? bucket.residual.data() : nullptr;
   std::vector<uint64_t> counts;

@@ -97,16 +97,6 @@ Selection select_top(const Contribution& u, uint64_t k) {
   return found;
 }
 
-// The sample alone sets the bound: one pass, and about k elements. No second pass corrects a sample that misled.
-Selection select_sampled(const Contribution& u, uint64_t k) {
-  if (u.count <= 2 * kSample) return select_top(u, k);
-  const double expected = static_cast<double>(k) / static_cast<double>(u.count) * kSample;
-  const auto place = std::clamp<uint64_t>(static_cast<uint64_t>(std::round(expected)), 1, kSample) - 1;
-  Selection found = collect(u, magnitude_in_sample(u, place));
-  if (found.not_finite == 0) cut_to(found, 2 * k);  // many equal magnitudes would all go
-  return found;
-}
-
 // The least float32 that is not below a threshold, as bits.
 uint32_t threshold_bits(double spars) {
   float least = static_cast<float>(spars);
@@ -119,8 +109,7 @@ Selection select_of_tensor(const Contribution& u, const SparseOptions& options) 
   if (u.count == 0) return {};
   if (options.select == Select::kThreshold) return collect(u, threshold_bits(options.spars));
   const double wanted = std::ceil(options.spars * static_cast<double>(u.count));
-  const uint64_t k = std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, u.count);
-  return options.select == Select::kTopK ? select_top(u, k) : select_sampled(u, k);
+  return select_top(u, std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, u.count));
 }
 
 }  // namespace

@@ -38,7 +38,6 @@ void check_selection(const CompoundCall& group, const SparseOptions& options) {
   const double spars = options.spars;
   switch (options.select) {
     case Select::kTopK:
-    case Select::kSampledTopK:
       if (spars > 0 && spars <= 1) return;
       refuse(group,
              fmt::format("spars is {}; top-k needs a fraction above 0, at most 1 (0 would send nothing)", spars));

@@ -139,7 +139,7 @@ class Player {
 
   void sparse(double spars) {
     constexpr uint64_t kCount = 100'000;
-    for (const Select select : {Select::kTopK, Select::kSampledTopK, Select::kThreshold}) {
+    for (const Select select : {Select::kTopK, Select::kThreshold}) {
       Floats residual(kCount);
       const SparseOptions options{.select = select, .spars = spars, .residual = residual.data()};
       for (int again = 0; again < 2; ++again) {

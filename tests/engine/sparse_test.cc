@@ -202,39 +202,6 @@ TEST_CASE("sparse all_reduce: top-k is exact where a sample of the elements misl
   CHECK_EQ(run_threads(RankGroup{2}, body), "");
 }
 
-TEST_CASE("sparse all_reduce: sampled top-k sends about k, the largest, and never more than 2 k") {
-  constexpr size_t kCount = 300'000;
-  const auto body = [&](Communicator& group) {
-    for (const double spars : {0.001, 0.01, 0.05, 0.5}) {
-      const Floats x = values_of(11, group.rank(), kCount, false);
-      Floats y(kCount), residual(kCount);
-      SparseOptions options;
-      options.select = Select::kSampledTopK;
-      options.spars = spars;
-      options.residual = residual.data();
-      const SparseReport report = sparse_all_reduce(group, x.data(), y.data(), kCount, options);
-      const double k = spars * kCount, sample = spars * kSample;
-      // Six standard deviations of the sample's.
-      const double apart = std::abs(static_cast<double>(report.selected) / k - 1);
-      expect(apart < 6 / std::sqrt(sample), fmt::format("{} of {} at {}", report.selected, kCount, spars));
-      float least_sent = 2, largest_kept = 0;
-      for (size_t i = 0; i < kCount; ++i) {
-        expect(residual[i] == 0 || residual[i] == x[i], "another residual");
-        if (residual[i] == 0 && x[i] != 0) least_sent = std::min(least_sent, std::abs(x[i]));
-        largest_kept = std::max(largest_kept, std::abs(residual[i]));
-      }
-      expect(least_sent > largest_kept, "a smaller one was sent");
-    }
-    Floats equal(kCount, 1.0f), y(kCount);
-    SparseOptions options;
-    options.select = Select::kSampledTopK;
-    options.spars = 0.01;
-    const SparseReport report = sparse_all_reduce(group, equal.data(), y.data(), kCount, options);
-    expect(report.selected == 6000, fmt::format("{} of equal elements", report.selected));
-  };
-  CHECK_EQ(run_threads(RankGroup{2}, body), "");
-}
-
 TEST_CASE("sparse all_reduce: in a buffer of several tensors each sends its own largest elements") {
   const auto body = [&](Communicator& group) {
     for (const Select select : {Select::kTopK, Select::kThreshold}) {
@@ -379,8 +346,6 @@ TEST_CASE("sparse all_reduce: what cannot be is refused, and ranks with other co
     };
     expect(refused(0, nullptr) && refused(1.5, nullptr) && refused(-1, nullptr), "top-k");
     expect(refused(0.1, x.data() + 10), "a residual in the input");
-    options.select = Select::kSampledTopK;
-    expect(refused(0, nullptr), "sampled top-k");
     options.select = Select::kThreshold;
     expect(refused(-1, nullptr) && refused(std::numeric_limits<double>::quiet_NaN(), nullptr), "threshold");
     options = {};

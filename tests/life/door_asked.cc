@@ -110,7 +110,7 @@ class AskedGroup final : public Group {
     return keep<AskedHandle>(question_of(call).with("start", 1), handle);
   }
   Error sparse(const float* in, float* out, uint64_t count, const SparseOptions& options) override {
-    constexpr const char* kSelects[] = {"topk", "threshold", "sampled_topk"};
+    constexpr const char* kSelects[] = {"topk", "threshold"};
     Step asks = question("sparse");
     asks.with("in", number_of(in)).with("out", number_of(out)).with("count", static_cast<int64_t>(count));
     asks.with("select", kSelects[static_cast<int>(options.select)]).with("spars", precise(options.spars));

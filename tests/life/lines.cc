@@ -225,7 +225,7 @@ Step Lines::crowd(const Known& group) {
 }
 
 Step Lines::sparse(const Known& group) {
-  constexpr const char* kSelects[] = {"topk", "threshold", "sampled"};
+  constexpr const char* kSelects[] = {"topk", "threshold"};
   constexpr const char* kParts[] = {"0.001", "0.01", "0.05", "0.3", "1"};
   testing::Random& r = random_;
   const uint64_t count = r.between(1, 6000);

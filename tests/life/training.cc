@@ -21,7 +21,6 @@ void Thread::sparse(const Step& step, Member& member) {
   options.spars = step.real("spars", 0.05);
   options.tensors = tensors;
   if (step.word("select") == "threshold") options.select = Select::kThreshold;
-  if (step.word("select") == "sampled") options.select = Select::kSampledTopK;
   if (residual) options.residual = memory_.residual(step.line, count).data();
   SparseModel& model = sparse_[step.line];
   if (model.residuals.size() != inputs.size()) model.residuals.clear();

@@ -149,21 +149,18 @@ def _selections(group):
     exact = group.sparse_all_reduce(array.copy(), spars=0.01)
     parts = array.copy()
     each = group.sparse_all_reduce(parts, spars=0.01, tensors=[100, 200])
-    with pytest.raises(ValueError, match="select 'topp' is none of topk, threshold, sampled_topk"):
+    with pytest.raises(ValueError, match="select 'topp' is none of topk, threshold"):
         group.sparse_all_reduce(array, select="topp")
     with pytest.raises(rondo.Error, match="lengths is 100; it must be"):
         group.sparse_all_reduce(array, tensors=[100])
-    large = np.random.default_rng(group.rank).standard_normal(200_000).astype(np.float32)
-    about = group.sparse_all_reduce(large, select="sampled_topk", spars=0.05)
     dense = group.sparse_all_reduce(array, spars=1)
-    return exact[:2], exact.route, np.flatnonzero(parts).tolist(), each.selected, about.selected, dense.route
+    return exact[:2], exact.route, np.flatnonzero(parts).tolist(), each.selected, dense.route
 
 
 def test_selections_and_routes():
-    for exact, route, chosen, each, about, dense in run(2, _selections):
+    for exact, route, chosen, each, dense in run(2, _selections):
         assert (exact, route) == ((3, 6), "gathered")
         assert (chosen, each) == ([99, 298, 299], 3)
-        assert 8_000 < about < 12_000
         assert dense == "dense"
 
 

@@ -61,7 +61,6 @@ rondo_dist_opt_options_t defaults() {
           from.partition_bytes,
           from.every,
           static_cast<rondo_exchange_t>(from.exchange),
-          from.sampled,
           from.residual,
           from.nesterov,
           static_cast<rondo_wire_format_t>(from.outer_wire),
@@ -74,7 +73,6 @@ rondo::DistOptOptions options_of(const rondo_dist_opt_options_t* given_options) 
   const auto from = read_struct(given_options, defaults(), "options");
   return {.exchange = exchange_of(from.exchange),
           .spars = spars_of(from.spars),
-          .sampled = from.sampled != 0,
           .residual = from.residual != 0,
           .clip = static_cast<float>(from.clip),
           .bucket_bytes = from.bucket_bytes,

@@ -13,8 +13,7 @@ using namespace rondo::c;
 namespace {
 
 static_assert(RONDO_TOP_K == static_cast<int>(rondo::Select::kTopK) &&
-              RONDO_THRESHOLD == static_cast<int>(rondo::Select::kThreshold) &&
-              RONDO_SAMPLED_TOP_K == static_cast<int>(rondo::Select::kSampledTopK));
+              RONDO_THRESHOLD == static_cast<int>(rondo::Select::kThreshold));
 static_assert(RONDO_SPARSE_GATHERED == static_cast<int>(rondo::SparseRoute::kGathered) &&
               RONDO_SPARSE_MERGED == static_cast<int>(rondo::SparseRoute::kMerged) &&
               RONDO_SPARSE_DENSE == static_cast<int>(rondo::SparseRoute::kDense));
@@ -24,7 +23,7 @@ static_assert(RONDO_SPARSE_GATHERED == static_cast<int>(rondo::SparseRoute::kGat
 rondo::SparseOptions sparse_options_of(const rondo_sparse_options_t* given_options) {
   if (given_options == nullptr) return {};
   const auto options = read_struct(given_options, rondo_sparse_options_t RONDO_SPARSE_OPTIONS_INIT, "options");
-  if (options.select < RONDO_TOP_K || options.select > RONDO_SAMPLED_TOP_K) {
+  if (options.select < RONDO_TOP_K || options.select > RONDO_THRESHOLD) {
     throw rondo::Exception(rondo::ErrorCode::kInvalid, "unknown selection " + std::to_string(options.select));
   }
   if (options.timeout_ms < 0) {

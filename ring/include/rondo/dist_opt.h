@@ -33,7 +33,6 @@ enum class Exchange : uint8_t {
 struct DistOptOptions {
   Exchange exchange = Exchange::kFloat32;
   std::optional<double> spars = {};    // nothing: 0.05 of each gradient; magnitudes from 0.001 on
-  bool sampled = false;                // kSparseTopK: about that many (Select::kSampledTopK)
   bool residual = true;                // kInt8, sparse and outer_wire
   float clip = 0;                      // gradients are limited to -clip .. clip; 0: not
   uint64_t bucket_bytes = 2 << 20;     // gradients are exchanged in arrays of about this size

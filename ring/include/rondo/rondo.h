@@ -378,9 +378,8 @@ RONDO_API rondo_result_t rondo_start(rondo_comm_t comm, const rondo_call_t* call
  * have other counts. */
 typedef int32_t rondo_select_t;
 enum {
-  RONDO_TOP_K = 0,        /* the ceil(spars * count) largest magnitudes, exactly; of equal ones the lowest index */
-  RONDO_THRESHOLD = 1,    /* magnitudes of spars and above */
-  RONDO_SAMPLED_TOP_K = 2 /* about as many as RONDO_TOP_K: the magnitude is guessed from a sample */
+  RONDO_TOP_K = 0,    /* the ceil(spars * count) largest magnitudes, exactly; of equal ones the lowest index */
+  RONDO_THRESHOLD = 1 /* magnitudes of spars and above */
 };
 typedef struct {
   size_t struct_bytes; /* sizeof(rondo_sparse_options_t); RONDO_SPARSE_OPTIONS_INIT sets it */
@@ -446,7 +445,6 @@ typedef struct {
   uint64_t partition_bytes;
   uint64_t every;
   rondo_exchange_t exchange;
-  int32_t sampled;
   int32_t residual;
   int32_t nesterov;
   rondo_wire_format_t outer_wire;

@@ -15,14 +15,11 @@ namespace rondo {
 enum class Select : uint8_t {
   kTopK = 0,       // the k = ceil(spars * count) largest |u|, exactly; of equal ones the lowest index
   kThreshold = 1,  // |u| >= spars
-  // About k, not exactly: |u| >= the magnitude that 32,768 elements of u suggest, at most 2 k of them. Which ones
-  // depends on u alone. At most 65,536 elements: as kTopK. It saves the time of finding the kth largest.
-  kSampledTopK = 2,
 };
 
 struct SparseOptions {
   Select select = Select::kTopK;
-  // kTopK, kSampledTopK: above 0, at most 1, the same on all ranks; kThreshold: 0 or above, each rank's own.
+  // kTopK: above 0, at most 1, the same on all ranks; kThreshold: 0 or above, each rank's own.
   double spars = 0.05;
   // Error feedback: count float32, zero before the first call; what is not sent stays there, and is added to the input
   // of the next call. nullptr: it is lost. Overlaps no other buffer.
