@@ -44,7 +44,7 @@ class ControlConnection {
   std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
 };
 
-// on_end_ is set while the connection is in use: handlers that Asio still holds ask for it first, and then do nothing.
+// on_end_ is set while the connection is in use: what was posted asks for it first, and does nothing without it.
 class ControlConnection::State : public std::enable_shared_from_this<ControlConnection::State> {
  public:
   State(asio::io_context& io, SecuredSocket socket, OnFrame on_frame, OnEnd on_end)
@@ -86,9 +86,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
   }
 
   void wait_readable() {
-    socket_.when_readable([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->on_end_) self->read();
-    });
+    socket_.when_readable([self = shared_from_this()] { self->read(); });
   }
 
   void read() {
@@ -130,10 +128,7 @@ class ControlConnection::State : public std::enable_shared_from_this<ControlConn
       const long moved = send_some(socket_.get(), queue_, why);
       if (moved < 0) return end_soon(why);
       if (moved == 0) {
-        socket_.when_writable([self = shared_from_this()](asio::error_code failure) {
-          if (!failure && self->on_end_) self->write();
-        });
-        return;
+        return socket_.when_writable([self = shared_from_this()] { self->write(); });
       }
       queue_.erase(0, static_cast<size_t>(moved));
     }

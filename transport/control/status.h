@@ -55,7 +55,7 @@ class StatusServer {
  private:
   class State;
   const std::string path_;
-  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace rondo

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <asio/post.hpp>
-#include <asio/steady_timer.hpp>
 #include <utility>
 
 #include "ring/base/system_error.h"
 #include "transport/hello/handshake.h"
 #include "transport/tcp/asio_socket.h"
+#include "transport/tcp/io_timer.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/socket_options.h"
 
@@ -38,7 +38,7 @@ int socket_error(int socket) {
 }  // namespace
 
 // One attempt at a time: connect, hello, answer, confirm, and the TLS handshake if it is to be sealed. An empty done_
-// says that the Dial has gone or has ended; handlers that Asio still holds then do nothing.
+// says that the Dial has gone or has ended.
 class Dial::State : public std::enable_shared_from_this<Dial::State> {
  public:
   State(asio::io_context& io, DialOrder order, std::function<void(DialResult)> done)
@@ -87,9 +87,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     const auto attempt = std::min<Clock::duration>(order_.attempt, silence() / order_.endpoints.size());
     limit(std::min({order_.deadline, attempted_ + attempt, std::min(silent_since_, attempted_) + silence()}),
           "no answer to the connection attempt", Sign::kNone);
-    socket_->when_writable([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->done_) self->connected();
-    });
+    socket_->when_writable([self = shared_from_this()] { self->connected(); });
   }
 
   // The kernel of the peer's host has accepted; its process may not have looked yet. A knock ends here.
@@ -109,9 +107,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   }
 
   void wait() {
-    socket_->when_readable([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->done_) self->read();
-    });
+    socket_->when_readable([self = shared_from_this()] { self->read(); });
   }
 
   // The answer, which comes in parts perhaps; behind it the peer's TLS messages.
@@ -180,7 +176,6 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   void retry(const std::string& why, Sign sign) {
     socket_.reset();
     timer_.cancel();
-    ++stage_;
     const auto now = Clock::now();
     refused_since_ = sign == Sign::kRefused ? std::min(refused_since_, now) : Clock::time_point::max();
     silent_since_ = sign == Sign::kNone ? std::min(silent_since_, attempted_) : Clock::time_point::max();
@@ -205,11 +200,8 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
     const Clock::time_point next = std::min(now + pause_, refused_until);
     if (next >= order_.deadline) return finish({{}, {ErrorCode::kTimeout, message, {}}});
     ++next_;
-    timer_.expires_at(next);
+    timer_.set(next, [self = shared_from_this()] { self->attempt(); });
     pause_ = std::min(pause_ * 2, kLongestPause);
-    timer_.async_wait([self = shared_from_this()](asio::error_code failure) {
-      if (!failure) self->attempt();
-    });
   }
 
   bool carries_data() const {
@@ -224,11 +216,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   // The attempt's timer: retry() with `why` unless the attempt has gone on before.
   void limit(Clock::time_point when, const char* why, Sign sign) {
     limited_by_ = why;
-    timer_.expires_at(when);
-    // A timer that has run out just before it was set anew calls its handler without an error.
-    timer_.async_wait([self = shared_from_this(), why, sign, stage = ++stage_](asio::error_code failure) {
-      if (!failure && self->done_ && self->stage_ == stage) self->retry(why, sign);
-    });
+    timer_.set(when, [self = shared_from_this(), why, sign] { self->retry(why, sign); });
   }
 
   // The handler is moved out first: it may destroy the Dial, and this object lives on by its handler's pointer.
@@ -247,7 +235,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   asio::io_context& io_;
   DialOrder order_;
   std::function<void(DialResult)> done_;
-  asio::steady_timer timer_;
+  IoTimer timer_;
   std::unique_ptr<AsioSocket> socket_;
   std::optional<DialerHandshake> handshake_;  // of this attempt
   std::unique_ptr<TlsSession> session_;       // the same; null: not yet, or not to be sealed
@@ -257,8 +245,7 @@ class Dial::State : public std::enable_shared_from_this<Dial::State> {
   std::string from_;       // its own address
   std::string words_;      // of the last attempt that has ended
   const char* limited_by_ = nullptr;
-  size_t next_ = 0;     // endpoint
-  uint64_t stage_ = 0;  // counts what the timer limits
+  size_t next_ = 0;  // endpoint
   milliseconds pause_ = kFirstPause;
   Clock::time_point attempted_{};
   // Since when all attempts have shown this sign; max(): the last one has not.

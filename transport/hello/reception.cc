@@ -6,8 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <asio/steady_timer.hpp>
-#include <cerrno>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <cstring>
 #include <list>
@@ -17,8 +16,10 @@
 
 #include "ring/base/system_error.h"
 #include "transport/hello/handshake.h"
+#include "transport/tcp/acceptor.h"
 #include "transport/tcp/asio_socket.h"
 #include "transport/tcp/descriptor_reserve.h"
+#include "transport/tcp/io_timer.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/stranger_log.h"
 
@@ -27,18 +28,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Out of descriptors: wait so long before trying to accept again.
-constexpr milliseconds kAcceptPause{50};
-// Refusals in a row, a pause apart: longer than a dialer takes to find a dead listener out, which it says better.
+// Refusals in a row, Acceptor::kPause apart: longer than a dialer takes to find a dead listener out, which it says
+// better.
 constexpr int kMostRefused = 30;
-// Connections accepted before those that wait are read.
-constexpr int kAcceptAtOnce = 16;
 
 }  // namespace
 
 // A guest is silent (no hello yet), then known (its hello has a proof), then welcomed (waits for its confirmation), and
-// then handed over. It is dropped by leaving guests_: handlers hold weak pointers to it.
-class Reception::State : public std::enable_shared_from_this<Reception::State> {
+// then handed over. It is dropped by leaving guests_.
+class Reception::State {
  public:
   State(asio::io_context& io, Settings settings, Judge judge, Welcome welcome)
       : io_(io),
@@ -48,14 +46,16 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
         log_(settings_.logger) {
     for (Listener& listener : settings_.listeners) {
       endpoints_.push_back({listener.address.host(), listener.address.port()});
-      acceptors_.push_back(std::make_unique<Acceptor>(io, std::move(listener.socket)));
+      acceptors_.push_back(std::make_unique<Acceptor>(
+          io, std::move(listener.socket), [this](Descriptor socket) { take(std::move(socket)); },
+          [this](int refusing, int number) { rest(refusing, number); }));
     }
   }
 
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
   void start() {
-    for (auto& acceptor : acceptors_) wait(*acceptor);
+    for (auto& acceptor : acceptors_) acceptor->start();
   }
 
   void reconsider() {
@@ -75,12 +75,6 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   }
 
  private:
-  // A listening socket; pause: while no descriptor is left.
-  struct Acceptor {
-    Acceptor(asio::io_context& io, Descriptor listening) : socket(io, std::move(listening)), pause(io) {}
-    AsioSocket socket;
-    asio::steady_timer pause;
-  };
   // A connection that has not been welcomed yet.
   struct Guest {
     Guest(asio::io_context& io, Descriptor connected, const Settings& settings)
@@ -90,7 +84,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
           handshake(settings.auth, settings.seals) {}
     AsioSocket socket;
     const std::string address;
-    asio::steady_timer deadline;
+    IoTimer deadline;
     AcceptorHandshake handshake;
     std::array<char, kHelloBytes> bytes{};  // the hello, then the confirmation
     size_t received = 0;
@@ -100,38 +94,18 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
   };
   using Guests = std::list<std::shared_ptr<Guest>>;  // oldest first; shared with the handlers while they run
 
-  // The reference is good as long as stopped_ is false: stop() alone destroys acceptors.
-  void wait(Acceptor& acceptor) {
-    acceptor.socket.when_readable([self = shared_from_this(), &acceptor](asio::error_code failure) {
-      if (failure || self->stopped_) return;
-      self->accept_some(acceptor);
-    });
-  }
-
-  // A part of the queue at a time, so that the dialers that were accepted are heard in between.
-  void accept_some(Acceptor& acceptor) {
-    for (int i = 0; i < kAcceptAtOnce; ++i) {
-      Descriptor socket(
-          [&] { return ::accept4(acceptor.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
-      if (socket.valid()) {
-        refused_ = 0;
-        try {
-          admit(std::move(socket));
-        } catch (const std::exception& failure) {  // no memory, no place in epoll's set
-          log_.warn(fmt::format("cannot take a connection: {}", failure.what()));
-        }
-        continue;
-      }
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return wait(acceptor);
-      return rest(acceptor, errno);
+  void take(Descriptor socket) {
+    refused_ = 0;
+    try {
+      admit(std::move(socket));
+    } catch (const std::exception& failure) {  // no memory, no place in epoll's set
+      log_.warn(fmt::format("cannot take a connection: {}", failure.what()));
     }
-    wait(acceptor);
   }
 
   // Out of descriptors or memory: a stranger makes room, if there is one; else who waits first is turned away, so that
   // those behind come nearer.
-  void rest(Acceptor& acceptor, int number) {
+  void rest(int listener, int number) {
     // One may be a firewall's word about one stranger; no connection ever comes where all are refused.
     if (cause_of(number) == Cause::kRefused && ++refused_ >= kMostRefused) {
       stop();  // who dials hears it at once
@@ -139,15 +113,10 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     }
     log_.warn(fmt::format("cannot accept a connection: {}", std::strerror(number)));
     if (guests_.empty()) {
-      reserve_.turn_away(acceptor.socket.get());
+      reserve_.turn_away(listener);
     } else {
       make_room(Room::kOne);
     }
-    acceptor.pause.expires_after(kAcceptPause);
-    acceptor.pause.async_wait([self = shared_from_this(), &acceptor](asio::error_code failure) {
-      if (failure || self->stopped_) return;
-      self->accept_some(acceptor);
-    });
   }
 
   // Room is made before the new one is a guest, so that it cannot be the one that is dropped.
@@ -159,20 +128,16 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     }
     auto guest = std::make_shared<Guest>(io_, std::move(socket), settings_);
     guests_.push_back(guest);
-    limit(guest, settings_.handshake_timeout_ms);
+    limit(*guest, settings_.handshake_timeout_ms);
     read(guest);  // what it says first is mostly there already
   }
 
-  // ms 0: no limit. A timer that has run out just before it was set anew calls its handler without an error, so the
-  // time is compared.
-  void limit(const std::shared_ptr<Guest>& guest, int64_t ms) {
-    using Clock = std::chrono::steady_clock;
-    guest->deadline.expires_at(ms == 0 ? Clock::time_point::max() : Clock::now() + milliseconds(ms));
-    guest->deadline.async_wait([self = shared_from_this(), weak = std::weak_ptr(guest), ms](asio::error_code failure) {
-      const auto late = weak.lock();
-      if (failure || !late || late->deadline.expiry() > Clock::now()) return;
-      self->log_.warn(fmt::format("a connection said nothing of use for {} ms", ms));
-      self->drop(*late);
+  // ms 0: no limit.
+  void limit(Guest& guest, int64_t ms) {
+    if (ms == 0) return guest.deadline.cancel();
+    guest.deadline.set(IoTimer::Clock::now() + milliseconds(ms), [this, &guest, ms] {
+      log_.warn(fmt::format("a connection said nothing of use for {} ms", ms));
+      drop(guest);
     });
   }
 
@@ -207,17 +172,10 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
     if (found != guests_.end()) guests_.erase(found);
   }
 
-  void listen_to(const std::shared_ptr<Guest>& guest) {
-    guest->socket.when_readable([self = shared_from_this(), weak = std::weak_ptr(guest)](asio::error_code failure) {
-      const auto ready = weak.lock();
-      if (failure || !ready || self->stopped_) return;
-      self->read(ready);
-    });
-  }
-
   // Waits for more only where more is due: a guest that waits for reconsider() says nothing meanwhile.
   void read(const std::shared_ptr<Guest>& guest) {
-    if (hear(guest) == Heard::kPart) listen_to(guest);
+    if (hear(guest) != Heard::kPart) return;
+    guest->socket.when_readable([this, weak = std::weak_ptr(guest)] { read(weak.lock()); });
   }
 
   enum class Heard { kPart, kAll };  // kAll: it was handed over or dropped, or waits for reconsider()
@@ -275,7 +233,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
       return false;
     }
     guest->welcomed = true;
-    limit(guest, settings_.confirm_timeout_ms);
+    limit(*guest, settings_.confirm_timeout_ms);
     return true;
   }
 
@@ -356,7 +314,7 @@ class Reception::State : public std::enable_shared_from_this<Reception::State> {
 };
 
 Reception::Reception(asio::io_context& io, Settings settings, Judge judge, Welcome welcome)
-    : state_(std::make_shared<State>(io, std::move(settings), std::move(judge), std::move(welcome))) {}
+    : state_(std::make_unique<State>(io, std::move(settings), std::move(judge), std::move(welcome))) {}
 Reception::~Reception() = default;
 const std::vector<Endpoint>& Reception::endpoints() const { return state_->endpoints(); }
 void Reception::start() { state_->start(); }

@@ -47,7 +47,7 @@ class Reception {
   using Welcome = std::function<void(const Hello&, SecuredSocket)>;
 
   Reception(asio::io_context& io, Settings settings, Judge judge, Welcome welcome);
-  ~Reception();
+  ~Reception();  // the I/O thread must have been stopped
 
   // Where it listens, as bound: the real ports. Any thread.
   const std::vector<Endpoint>& endpoints() const;
@@ -60,7 +60,7 @@ class Reception {
 
  private:
   class State;
-  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace rondo

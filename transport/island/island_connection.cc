@@ -3,7 +3,6 @@
 #include <array>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
-#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "rondo/error.h"
 #include "transport/island/island_socket.h"
 #include "transport/tcp/asio_socket.h"
+#include "transport/tcp/io_timer.h"
 
 namespace rondo {
 namespace {
@@ -25,8 +25,8 @@ constexpr std::chrono::milliseconds kRetry{1};
 
 }  // namespace
 
-// The connection itself. Handlers that Asio still holds keep it alive after the IslandConnection has gone; over_ and an
-// empty on_frame_ make them do nothing.
+// The connection itself. What was posted keeps it alive after the IslandConnection has gone; over_ and an empty
+// on_frame_ make that do nothing.
 class IslandConnection::State : public std::enable_shared_from_this<IslandConnection::State> {
   using End = IslandConnection::End;
 
@@ -112,10 +112,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
     Dialed dialed = dial_();
     if (dialed.socket.valid()) return add(std::move(dialed.socket));
     if (!dialed.later) return end(dialed.end, dialed.why);
-    retry_.expires_after(kRetry);
-    retry_.async_wait([self = shared_from_this()](asio::error_code failure) {
-      if (!failure) self->dial();
-    });
+    retry_.set(IoTimer::Clock::now() + kRetry, [this] { dial(); });
   }
 
   // Requires the lock.
@@ -132,26 +129,22 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
   // A timer, and no wait for writability: a socket that refuses a message for the descriptors that are under way
   // (ETOOMANYREFS) counts as writable.
   void retry_later() {
-    retry_.expires_after(kRetry);
-    retry_.async_wait([self = shared_from_this()](asio::error_code failure) {
-      if (failure) return;
+    retry_.set(IoTimer::Clock::now() + kRetry, [this] {
       std::string why;
       Sent sent = Sent::kYes;
       {
-        std::lock_guard lock(self->mutex_);
-        if (self->over_) return;
-        sent = self->send_queue(why);
+        std::lock_guard lock(mutex_);
+        if (over_) return;
+        sent = send_queue(why);
       }
-      if (sent == Sent::kLater) self->retry_later();
-      if (sent == Sent::kOver) self->end(End::kGone, why);
+      if (sent == Sent::kLater) retry_later();
+      if (sent == Sent::kOver) end(End::kGone, why);
     });
   }
 
   // One handler for each socket at a time: read() asks for the next only when it has read what there was.
   void wait_readable(size_t index) {
-    sockets_[index]->when_readable([self = shared_from_this(), index](asio::error_code failure) {
-      if (!failure && self->on_frame_) self->read(index);
-    });
+    sockets_[index]->when_readable([this, index] { read(index); });
   }
 
   void read(size_t index) {
@@ -213,7 +206,7 @@ class IslandConnection::State : public std::enable_shared_from_this<IslandConnec
   asio::io_context& io_;
   // The I/O thread uses them, and changes them under the lock. Under it, any thread may send on the first until over_.
   std::array<std::optional<AsioSocket>, 2> sockets_;
-  asio::steady_timer retry_;
+  IoTimer retry_;
   const Dial dial_;
   OnFrame on_frame_;
   OnEnd on_end_;

@@ -2,9 +2,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
-#include <asio/steady_timer.hpp>
-#include <cerrno>
-#include <chrono>
+#include <list>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 
 #include "transport/island/island_frame.h"
 #include "transport/island/island_socket.h"
+#include "transport/tcp/acceptor.h"
 #include "transport/tcp/asio_socket.h"
 #include "transport/tcp/socket.h"
 
@@ -20,69 +19,37 @@ namespace {
 
 // Connections of the members' processes that have not greeted: one each, and these. More push out the oldest.
 constexpr size_t kSpareStrangers = 16;
-// Before the next try where this process has no descriptor left.
-constexpr std::chrono::milliseconds kPause{10};
 
 }  // namespace
 
 // All on the I/O thread. A connection is a stranger until its greeting has come, and the kernel's account of its
 // process agrees with it.
-class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State> {
+class IslandDoor::State {
  public:
   State(asio::io_context& io, Descriptor listener, Settings settings, OnMember on_member)
       : io_(io),
-        listener_(io, std::move(listener)),
-        pause_(io),
+        acceptor_(io, std::move(listener), [this](Descriptor stranger) { take(std::move(stranger)); }),
         settings_(std::move(settings)),
         on_member_(std::move(on_member)) {
     for (const auto& [rank, pid] : settings_.members) pids_.insert(pid);
-  }
-
-  void start_soon() {
-    asio::post(io_, [self = shared_from_this()] { self->wait(); });
-  }
-  // An empty on_member_ says that the door has gone: handlers that Asio still holds then do nothing.
-  void cancel() {
-    on_member_ = nullptr;
-    pause_.cancel();
-    listener_.detach();
-    strangers_.clear();
+    asio::post(io_, [this] { acceptor_.start(); });
   }
 
  private:
-  void wait() {
-    if (!on_member_) return;
-    listener_.when_readable([self = shared_from_this()](asio::error_code failure) {
-      if (!failure && self->on_member_) self->accept();
-    });
-  }
-
-  // Accepts all that wait. Strangers of other processes are closed before they have said a word.
-  void accept() {
-    while (true) {
-      Descriptor stranger = accept_abstract(listener_.get());
-      if (!stranger.valid()) break;
-      if (!check_peer(stranger.get(), 0).empty() || pids_.count(peer_pid(stranger.get())) == 0) continue;
-      if (!admit(stranger)) await_greeting(std::move(stranger));
-    }
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR) return wait();
-    pause_.expires_after(kPause);
-    pause_.async_wait([self = shared_from_this()](asio::error_code failure) {
-      if (!failure) self->wait();
-    });
+  // Strangers of other processes are closed before they have said a word.
+  void take(Descriptor stranger) {
+    if (!check_peer(stranger.get(), 0).empty() || pids_.count(peer_pid(stranger.get())) == 0) return;
+    if (!admit(stranger)) await_greeting(std::move(stranger));
   }
 
   // A process of the island could open connections for ever: the number of strangers is bounded, and the oldest go.
   void await_greeting(Descriptor stranger) {
-    if (strangers_.size() == settings_.members.size() + kSpareStrangers) strangers_.erase(strangers_.begin());
-    const uint64_t number = ++last_stranger_;
-    const auto place = strangers_.try_emplace(number, io_, std::move(stranger)).first;
-    place->second.when_readable([self = shared_from_this(), number](asio::error_code) {
-      const auto found = self->strangers_.find(number);
-      if (found == self->strangers_.end()) return;  // pushed out
-      Descriptor socket = found->second.detach();
-      self->strangers_.erase(found);
-      if (self->on_member_) self->admit(socket);
+    if (strangers_.size() == settings_.members.size() + kSpareStrangers) strangers_.pop_front();
+    const auto place = strangers_.emplace(strangers_.end(), io_, std::move(stranger));
+    place->when_readable([this, place] {
+      Descriptor socket = place->detach();
+      strangers_.erase(place);
+      admit(socket);
     });
   }
 
@@ -101,19 +68,15 @@ class IslandDoor::State : public std::enable_shared_from_this<IslandDoor::State>
   }
 
   asio::io_context& io_;
-  AsioSocket listener_;
-  asio::steady_timer pause_;
+  Acceptor acceptor_;
   const Settings settings_;
-  OnMember on_member_;
-  std::set<pid_t> pids_;                      // of the members
-  std::map<uint64_t, AsioSocket> strangers_;  // accepted, and have not said who they are; oldest first
-  uint64_t last_stranger_ = 0;
+  const OnMember on_member_;
+  std::set<pid_t> pids_;             // of the members
+  std::list<AsioSocket> strangers_;  // accepted, and have not said who they are; oldest first
 };
 
 IslandDoor::IslandDoor(asio::io_context& io, Descriptor listener, Settings settings, OnMember on_member)
-    : state_(std::make_shared<State>(io, std::move(listener), std::move(settings), std::move(on_member))) {
-  state_->start_soon();
-}
-IslandDoor::~IslandDoor() { state_->cancel(); }
+    : state_(std::make_unique<State>(io, std::move(listener), std::move(settings), std::move(on_member))) {}
+IslandDoor::~IslandDoor() = default;
 
 }  // namespace rondo

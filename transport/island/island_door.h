@@ -33,7 +33,7 @@ class IslandDoor {
 
  private:
   class State;
-  std::shared_ptr<State> state_;  // shared with the handlers that Asio still holds
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace rondo

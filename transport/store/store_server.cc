@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -27,13 +26,12 @@
 #include "transport/tcp/asio_socket.h"
 #include "transport/tcp/descriptor_reserve.h"
 #include "transport/tcp/io_thread.h"
+#include "transport/tcp/io_timer.h"
 #include "transport/tcp/socket_options.h"
 #include "transport/tcp/stranger_log.h"
 
 namespace rondo {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // What is read at a time; also the most that a client can make the server hold beyond a request's own length.
 constexpr size_t kReadBytes = 16 * 1024;
@@ -51,7 +49,7 @@ struct Client {
   }
 
   AsioSocket socket;
-  asio::steady_timer deadline;
+  IoTimer deadline;
   TextSeal seal;
   // In a get of a key that is not there yet; its next request ends that. Else between requests, or in the middle of
   // one.
@@ -68,7 +66,7 @@ struct Client {
   std::map<std::string, std::string> wills;
 };
 
-// Handlers under way share a client with the list it is in; `closed` tells them that it is over.
+// The handler under way shares a client with the list it is in; `closed` tells it that the client is over.
 using ClientPtr = std::shared_ptr<Client>;
 
 }  // namespace
@@ -219,9 +217,7 @@ class StoreServer::Loop {
   // there is no deadline but the client's own.
   void start_deadline(const ClientPtr& client, int64_t ms) {
     client->timed = true;
-    client->deadline.expires_after(std::chrono::milliseconds(ms));
-    client->deadline.async_wait([this, client](asio::error_code error) {
-      if (error || client->closed || !client->timed || client->deadline.expiry() > Clock::now()) return;
+    client->deadline.set(IoTimer::Clock::now() + std::chrono::milliseconds(ms), [this, client] {
       serve(client, [&] {
         log_.warn("store: a client fell silent, or does not take its answer");
         drop(client, "it fell silent, or does not take its answer");
@@ -281,9 +277,9 @@ class StoreServer::Loop {
   // One wait for readability at a time, also while a get waits: the end of the connection must be seen then, too.
   void arm_read(const ClientPtr& client) {
     if (client->closed || std::exchange(client->reading, true)) return;
-    client->socket.when_readable([this, client](asio::error_code error) {
+    client->socket.when_readable([this, client] {
       client->reading = false;
-      if (!error && !client->closed) serve(client, [&] { on_readable(client); });
+      serve(client, [&] { on_readable(client); });
     });
   }
 
@@ -447,9 +443,8 @@ class StoreServer::Loop {
   // One wait for writability at a time.
   void arm_write(const ClientPtr& client) {
     if (std::exchange(client->writing, true)) return;
-    client->socket.when_writable([this, client](asio::error_code error) {
+    client->socket.when_writable([this, client] {
       client->writing = false;
-      if (error || client->closed) return;
       serve(client, [&] {
         write_some(client);
         go_on(client);

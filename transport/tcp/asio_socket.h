@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,24 +28,36 @@ class AsioSocket {
 
   int get() const { return socket_.get(); }
   bool valid() const { return socket_.valid(); }
-  // `handler(asio::error_code)` runs on the I/O thread, once; with an error after detach() or destruction.
+  // `handler()` runs on the I/O thread, once; never after detach() or destruction, so it may refer to the owner of
+  // this. It may destroy this.
   template <typename Handler>
-  void when_readable(Handler&& handler) {
-    watch_.async_wait(asio::posix::stream_descriptor::wait_read, std::forward<Handler>(handler));
+  void when_readable(Handler handler) {
+    when(asio::posix::stream_descriptor::wait_read, std::move(handler));
   }
   template <typename Handler>
-  void when_writable(Handler&& handler) {
-    watch_.async_wait(asio::posix::stream_descriptor::wait_write, std::forward<Handler>(handler));
+  void when_writable(Handler handler) {
+    when(asio::posix::stream_descriptor::wait_write, std::move(handler));
   }
   // Ends the watching and hands the socket over.
   Descriptor detach() {
+    watched_.reset();
     if (watch_.is_open()) watch_.release();
     return std::move(socket_);
   }
 
  private:
+  // Asio calls a handler that is due already without an error, whatever has become of the socket since.
+  template <typename Handler>
+  void when(asio::posix::stream_descriptor::wait_type event, Handler handler) {
+    watch_.async_wait(event,
+                      [watched = std::weak_ptr(watched_), handler = std::move(handler)](asio::error_code failure) {
+                        if (!failure && !watched.expired()) handler();
+                      });
+  }
+
   // The order matters: watch_ is released (detach()) before socket_ closes the descriptor.
   Descriptor socket_;
+  std::shared_ptr<const bool> watched_ = std::make_shared<const bool>(true);  // until detach(); handlers look whether
   asio::posix::stream_descriptor watch_;
 };
 

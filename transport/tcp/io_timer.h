@@ -17,9 +17,9 @@ class IoTimer {
   explicit IoTimer(asio::io_context& io);
   ~IoTimer();  // what it was set for is dropped
 
-  // `work` is called at that time, instead of what it was set for before, unless the time of that has come already.
+  // `work` is called at that time, instead of what it was set for before. It may destroy the timer.
   void set(Clock::time_point when, std::function<void()> work);
-  void cancel();  // likewise
+  void cancel();
 
  private:
   struct State;
