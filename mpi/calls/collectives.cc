@@ -44,7 +44,6 @@ void begin(MPI_Comm comm, MPI_Request* request, const Call& call) {
 template <typename Call>
 void prepare(MPI_Comm comm, MPI_Request* request, const Call& call) {
   auto made = make_request(Request::Kind::kCollective, comm_of(comm).shared_from_this());
-  made->persistent = true;
   made->active = false;
   // It meets what the other ranks have made by the call in the same place, in whatever order they start them.
   Channel channel = open_channel(*made->comm, Series::kPersistent);

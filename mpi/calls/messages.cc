@@ -5,7 +5,6 @@
 
 #include "mpi/core/message.h"
 
-#include "mpi/core/buffer.h"
 #include "mpi/core/errors.h"
 #include "mpi/core/request.h"
 #include "mpi/core/type.h"
@@ -18,11 +17,7 @@ namespace {
 
 // A standard send may return before its receive has begun, as the engine's does: programs must not rely on that.
 void send(const Envelope& e, Mode mode) {
-  if (e.nobody()) return;
-  if (mode == Mode::kBuffered) {
-    send_buffered(e);
-    return;
-  }
+  if (send_at_once(e, mode)) return;
   const PackedData memory = packed(e);
   e.comm->engine->run(send_of(e, mode, memory.data));
 }
@@ -36,7 +31,6 @@ void isend(const Envelope& e, MPI_Request* request, Mode mode) {
 // A persistent request packs at each MPI_Start(), since the program may have changed the data.
 void send_init(const Envelope& e, MPI_Request* request, Mode mode) {
   auto made = request_of(e, Request::Kind::kSend);
-  made->persistent = true;
   made->active = false;
   made->start = [kept = KeptEnvelope(e), mode](Request& started) { start_send(started, kept, mode); };
   *request = add_request(std::move(made));
@@ -180,7 +174,6 @@ void MPI_Recv_init_c(void* buf, MPI_Count count, MPI_Datatype datatype, int sour
                      MPI_Request* request) {
   const Envelope e = envelope(comm, buf, count, datatype, source, tag, true);
   auto made = request_of(e, Request::Kind::kReceive);
-  made->persistent = true;
   made->active = false;
   made->start = [kept = KeptEnvelope(e)](Request& started) { start_receive(started, kept); };
   *request = add_request(std::move(made));

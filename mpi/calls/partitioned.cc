@@ -67,7 +67,6 @@ void partitioned_call(void* data, int partitions, MPI_Count count, MPI_Datatype 
     made->channel =
         own == other ? channel_to_self(*e.comm, receives, tag, series) : open_channel(*e.comm, ranks, series).engine;
   }
-  made->persistent = true;
   made->active = false;
   made->partitions = partitions;
   if (receives) {

@@ -72,7 +72,7 @@ int end(MPI_Request* handle, Request& request, MPI_Status* status, std::shared_p
   complete(request);
   int error = tell(request, status);
   if (error != MPI_SUCCESS && owner == nullptr) owner = comm_of_request(&request);
-  if (request.persistent) {
+  if (request.persistent()) {
     request.outcome = {};  // a second wait finds an inactive request
     return error;
   }
@@ -94,7 +94,7 @@ void note(Request& request, int call) {
 }
 
 // MPI's null and inactive requests: over at once, with an empty status.
-bool idle(const Request* request) { return request == nullptr || (request->persistent && !request->active); }
+bool idle(const Request* request) { return request == nullptr || (request->persistent() && !request->active); }
 
 // The sentence of the last failure is this request's where the codes are equal.
 [[noreturn]] void fail_with(int error) {
@@ -360,7 +360,7 @@ int MPI_Start(MPI_Request* request) { return calls::MPI_Startall(1, request); }
 int MPI_Startall(int count, MPI_Request requests[]) {
   return on_requests(count, requests, __func__, [&](std::shared_ptr<Comm>& owner) {
     for (Request* const found : find_all(count, requests)) {
-      require(found != nullptr && found->start, MPI_ERR_REQUEST, "the request is not persistent");
+      require(found != nullptr && found->persistent(), MPI_ERR_REQUEST, "the request is not persistent");
       owner = comm_of_request(found);
       require(!found->active, MPI_ERR_REQUEST, "the request is active already");
       found->unwanted = false;

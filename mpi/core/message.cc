@@ -82,13 +82,14 @@ void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes) {
   require(elements_in(*e.type, bytes) != MPI_UNDEFINED, MPI_ERR_TYPE, "the message ends inside of an element");
 }
 
+bool send_at_once(const Envelope& e, Mode mode) {
+  if (!e.nobody() && mode == Mode::kBuffered) send_buffered(e);
+  return e.nobody() || mode == Mode::kBuffered;
+}
+
 // The packed copy lives in the request's finish().
 void start_send(Request& request, const Envelope& e, Mode mode) {
-  if (e.nobody()) return;
-  if (mode == Mode::kBuffered) {
-    send_buffered(e);
-    return;
-  }
+  if (send_at_once(e, mode)) return;
   const PackedData memory = packed(e);
   request.work = start(request, e, send_of(e, mode, memory.data));
   if (memory.beside != nullptr) request.finish = [kept = memory.beside] {};

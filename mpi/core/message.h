@@ -61,6 +61,9 @@ void unpack_from(const Envelope& e, const PackedData& memory, MPI_Count bytes);
 
 // A new request of the message's communicator.
 std::shared_ptr<Request> request_of(const Envelope& e, Request::Kind kind);
+// Makes a send that leaves no work: a buffered one, and one to MPI_PROC_NULL, which is nothing. False: it is another
+// one.
+bool send_at_once(const Envelope& e, Mode mode);
 // Start the message, by the request's channel if it has one. The request stays where it is until the end of a receive:
 // the function that unpacks refers to it. matched: what MPI_Mprobe() found, or 0.
 void start_send(Request& request, const Envelope& e, Mode mode);

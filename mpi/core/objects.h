@@ -226,11 +226,10 @@ struct Request {
   std::vector<rondo::Work> also;  // the send of MPI_Isendrecv, whose `work` is the receive; sends that are flushed
   std::function<void()> finish;   // once, when `work` is over: unpacks, folds
   Outcome outcome;
-  std::function<void(Request&)> start;           // of a persistent one
+  std::function<void(Request&)> start;           // of a persistent one, which has it from the beginning
   std::shared_ptr<rondo::Communicator> channel;  // of a persistent collective or a partitioned message, its own
-  bool persistent = false;
-  bool active = true;     // false: inactive (persistent), or complete() has taken its end over
-  bool unwanted = false;  // MPI_Cancel has asked for its end
+  bool active = true;                            // false: inactive (persistent), or complete() has taken its end over
+  bool unwanted = false;                         // MPI_Cancel has asked for its end
   // For a partitioned send: `ready` sends the parts when all are ready; `unready` is one more than the parts that are
   // not.
   int partitions = 0;  // 0: it is not partitioned
@@ -251,6 +250,8 @@ struct Request {
   static constexpr int kCompleted = 1, kFreed = 2;
   std::atomic<int> calls{0};  // MPI_Grequest_complete and MPI_Request_free, once made: the later one calls `free`
   bool watched = false;       // Ends::watch() has seen it
+
+  bool persistent() const { return start != nullptr; }
 };
 
 // Groups that were made of it, and communicators of those, share it for its buffer.

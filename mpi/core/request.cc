@@ -235,7 +235,7 @@ EndedRequests* ended_requests() {
 
 // Whether it can be another: complete() has set back what only some have.
 bool can_be_kept(const std::shared_ptr<Request>& request) {
-  return request.use_count() == 1 && request->kind != Request::Kind::kGeneral && !request->persistent;
+  return request.use_count() == 1 && request->kind != Request::Kind::kGeneral && !request->persistent();
 }
 
 }  // namespace
