@@ -106,21 +106,21 @@ double read_scalar(const void* scalar, ncclDataType_t dtype) {
   }
 }
 
-// rondo_send_async() and rondo_recv_async() in one form.
-using Start = rondo_result_t (*)(rondo_comm_t group, void* data, uint64_t count, rondo_dtype_t dtype, int peer,
-                                 const rondo_options_t* options, rondo_work_t* work);
+enum class Way { kSend, kReceive };
 
-// It is in the stream when `start` has returned.
-ncclResult_t submit_message(ncclComm& comm, Start start, void* data, size_t count, ncclDataType_t dtype, int peer,
+// It is in the stream when the job has run. Tag 0: NCCL's messages have none, and match by the order of their calls.
+ncclResult_t submit_message(ncclComm& comm, Way way, void* data, size_t count, ncclDataType_t dtype, int peer,
                             ncclStream_t stream) {
   check_dtype(dtype);
   return submit(Job{&comm, Job::Kind::kMessage,
-                    [&comm, start, data, count, dtype, peer, stream] {
+                    [&comm, way, data, count, type = kDTypes[dtype], peer, stream] {
                       rondo_options_t options = RONDO_OPTIONS_INIT;
                       options.on_stream = 1;
                       options.stream = stream;
                       rondo_work_t work = nullptr;
-                      check(start(comm.group(), data, count, kDTypes[dtype], peer, &options, &work));
+                      check(way == Way::kSend
+                                ? rondo_send_async(comm.group(), data, count, type, peer, 0, &options, &work)
+                                : rondo_recv_async(comm.group(), data, count, type, peer, 0, &options, &work));
                       comm.add(work);
                     },
                     nullptr, stream});
@@ -208,27 +208,18 @@ ncclResult_t ncclScatter(const void* input, void* output, size_t count, ncclData
   });
 }
 
-// Tag 0: NCCL's messages have none, and match by the order of their calls.
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
                       ncclStream_t stream) {
-  const Start start = [](rondo_comm_t group, void* from, uint64_t elements, rondo_dtype_t type, int to,
-                         const rondo_options_t* options, rondo_work_t* work) {
-    return rondo_send_async(group, from, elements, type, to, 0, options, work);
-  };
   return guarded("ncclSend", [&] {
-    return submit_message(there(comm), start, const_cast<void*>(data), count, dtype, peer, stream);
+    return submit_message(there(comm), Way::kSend, const_cast<void*>(data), count, dtype, peer, stream);
   });
 }
 
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm, ncclStream_t stream) {
-  const Start start = [](rondo_comm_t group, void* to, uint64_t elements, rondo_dtype_t type, int from,
-                         const rondo_options_t* options, rondo_work_t* work) {
-    return rondo_recv_async(group, to, elements, type, from, 0, options, work);
-  };
   return guarded("ncclRecv", [&] {
     // Rondo's would take a message of any rank.
     if (peer < 0) refuse(ncclInvalidArgument, "the peer is " + std::to_string(peer));
-    return submit_message(there(comm), start, data, count, dtype, peer, stream);
+    return submit_message(there(comm), Way::kReceive, data, count, dtype, peer, stream);
   });
 }
 
