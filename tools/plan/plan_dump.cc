@@ -33,10 +33,6 @@ void declare(CLI::App& app, Options& options) {
   declare_plan_options(app, options.plan, kMostRanks);
   app.add_option("--rank", options.rank, "Only the steps of this rank; else of all, and a picture")
       ->check(CLI::Range(0, kMostRanks - 1));
-  app.add_option("--chunks-in-flight", options.plan.chunks_in_flight, "Chunks that a link may hold at once")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_flag("--scale-at-source", options.plan.scale_at_source, "Each rank scales its own contribution");
   auto* run =
       app.add_flag("--run", options.run, "What happens when the plans run, as one JSON object (what rondo-view draws)");
   app.add_flag("--values{2}", options.values, "With --run: real numbers, 2 elements, or --values=N")->needs(run);
@@ -117,7 +113,7 @@ int dump(const Options& options) {
     fmt::print(stderr, "simulated: {:.1f} us for {} bytes\n", simulate(plans, simulated).time_us, options.bytes);
   }
   if (!options.verify) return 0;
-  const Verdict verdict = verify(plans, options.plan.scale_at_source ? Scaling::kAtSource : Scaling::kAtFold);
+  const Verdict verdict = verify(plans);
   fmt::print(stderr, "{}\n", verdict.ok ? "proven" : verdict.failure);
   return verdict.ok ? 0 : 1;
 }

@@ -13,6 +13,7 @@ namespace rondo {
 namespace {
 
 constexpr int kDefaultWorld = 4;
+constexpr int kChunksInFlight = 4;  // RONDO_SLICES_PER_CHUNK's default
 
 template <typename Enum, typename Name>
 std::vector<std::string> names(int count, Name name) {
@@ -78,8 +79,7 @@ PlanRequest request_of(const PlanOptions& options, int most) {
   PlanRequest request;
   request.collective = named<Collective>("collective", collectives(), options.collective);
   request.algorithm = named<Algorithm>("algorithm", algorithms(), options.algorithm);
-  request.chunks_in_flight = options.chunks_in_flight;
-  request.scale_at_source = options.scale_at_source;
+  request.chunks_in_flight = kChunksInFlight;
   request.root = collective_has_root(request.collective) ? options.root : -1;
   std::vector<int>& host = request.topology.host;
   for (size_t h = 0; h < hosts.size(); ++h) {

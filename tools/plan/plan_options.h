@@ -18,8 +18,7 @@ struct PlanOptions {
   int world = 0;           // 0: the sum of hosts, or 4
   std::vector<int> hosts;  // ranks of each host, in order; empty: one host
   int root = 0;
-  int chunks_in_flight = 4;
-  bool share_memory = false, scale_at_source = false;
+  bool share_memory = false;
 };
 
 // --collective, --algorithm, --world, --hosts, --root, --share-memory; app.parse() refuses names and numbers that no
