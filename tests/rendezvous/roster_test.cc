@@ -187,6 +187,24 @@ TEST_CASE("roster: rank 0 serves until those that have come since its last look 
   CHECK(zero.get().ranks == std::vector<int>{1});
 }
 
+TEST_CASE("roster: why a rank cannot start is known before its end is, whenever rank 0 looks") {
+  const test::Served served;
+  StreamStore store(served.client());
+  auto leaves = std::make_unique<StreamStore>(served.client());
+  auto one = std::async(std::launch::async, [&] { exchange_hosts(*leaves, 1, 2, soon(), kQuiet); });
+  exchange_hosts(store, 0, 2, soon(), kQuiet);
+  one.get();
+  Seen of_rank_0(store, [&](std::string_view key, bool waits) {
+    if (waits || key != "roster/verdict" || leaves == nullptr) return;
+    decline_roster(*leaves, 1, 2, {ErrorCode::kSystem, "no descriptor is left", {}}, kQuiet);
+    leaves.reset();
+    store.get("roster/verdict", soon());
+  });
+  const Error heard = exchange(of_rank_0, 0, 2, "card", soon()).error;
+  CHECK(heard.code == ErrorCode::kBootstrap);
+  CHECK(heard.message.find("rank 1 cannot start: host ") == 0);
+}
+
 TEST_CASE("hosts: ranks of this host know that all are on it; a rank that does not come is named") {
   const auto hosts_of = [](int world, const std::vector<int>& ranks, int64_t deadline_ms) {
     MemoryStore store;

@@ -184,15 +184,14 @@ class RosterExchange {
     try {
       return meet(content);
     } catch (...) {
-      // The others count on a rank that has come. A verdict that is known already stays.
-      if (come_) say_why(caught());
+      if (come_) say_why(text_of(caught()));  // the others count on a rank that has come
       throw;
     }
   }
 
   void decline(const std::string& why) {
     claim("", why.substr(0, kMaxReasonBytes));
-    if (rank_ != 0) return;
+    if (rank_ != 0) return say_why(why);
     store_.put(keys_.world(), fmt::format("{} {}", world_, host_name()), deadline_);
     cards_.assign(static_cast<size_t>(world_), "");
     std::vector<int> missing = all_ranks(world_);
@@ -221,11 +220,11 @@ class RosterExchange {
     return fetch();
   }
 
-  // Leaves the reason as the verdict, if there is none yet.
-  void say_why(const Error& why) {
+  // Leaves the reason as the verdict, if there is none yet: before the end of this process, which is one by its will.
+  void say_why(const std::string& why) {
     quietly([&] {
-      const std::string words = fmt::format("declined {} host {} pid {}: {}", rank_, host_name(), ::getpid(),
-                                            text_of(why).substr(0, kMaxReasonBytes));
+      const std::string words =
+          fmt::format("declined {} host {} pid {}: {}", rank_, host_name(), ::getpid(), why.substr(0, kMaxReasonBytes));
       for (const std::string& verdict : fateful()) store_.compare_set(verdict, "", words, Clock::now() + kGrace);
     });
   }
