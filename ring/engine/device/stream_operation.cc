@@ -65,6 +65,15 @@ void StreamOperation::note_error(const Error& error) {
   if (error_.ok()) error_ = error;
 }
 
+void StreamOperation::end_whole() {
+  Error error;
+  {
+    std::lock_guard lock(mutex_);
+    error = error_;
+  }
+  end(error.ok() ? nullptr : &error);
+}
+
 void StreamOperation::wait_on(DeviceStream stream) {
   check_submitted("wait_on()");
   driver_.check(driver_.wait(stream, event_), "putting a wait into the stream");

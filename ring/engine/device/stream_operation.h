@@ -76,9 +76,10 @@ class StreamOperation : public Operation {
   // Counts parts under way, each of which ends once. end_part() is true for the last one; end_whole() must
   // follow.
   void add_end() { left_.fetch_add(1); }
-  void note_error(const Error& error);  // the first one becomes the operation's
+  // The first one becomes the operation's; one of the stream that comes after the end is the communicator's alone.
+  void note_error(const Error& error);
   bool end_part() { return left_.fetch_sub(1) == 1; }
-  void end_whole() { end(error_.ok() ? nullptr : &error_); }
+  void end_whole();
   // Nothing where the devices are well.
   void look_at_device();
   // True: one of this rank's devices has failed, and the communicator with it.
@@ -98,7 +99,7 @@ class StreamOperation : public Operation {
   uint32_t entries_ = 0;      // of streams, which it counts for
   bool interrupted_ = false;  // the program has ended the wait in a stream's place
   std::atomic<size_t> left_{0};
-  Error error_;
+  Error error_;  // under mutex_: kernels may have ended the call before its end is in the stream
 };
 
 }  // namespace rondo
