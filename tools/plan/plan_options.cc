@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "rondo/config.h"
 #include "rondo/error.h"
 
 namespace rondo {
 namespace {
 
 constexpr int kDefaultWorld = 4;
-constexpr int kChunksInFlight = 4;  // RONDO_SLICES_PER_CHUNK's default
 
 template <typename Enum, typename Name>
 std::vector<std::string> names(int count, Name name) {
@@ -79,7 +79,7 @@ PlanRequest request_of(const PlanOptions& options, int most) {
   PlanRequest request;
   request.collective = named<Collective>("collective", collectives(), options.collective);
   request.algorithm = named<Algorithm>("algorithm", algorithms(), options.algorithm);
-  request.chunks_in_flight = kChunksInFlight;
+  request.chunks_in_flight = static_cast<int>(Config{}.slices_per_chunk);
   request.root = collective_has_root(request.collective) ? options.root : -1;
   std::vector<int>& host = request.topology.host;
   for (size_t h = 0; h < hosts.size(); ++h) {
