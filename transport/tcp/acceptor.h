@@ -14,7 +14,7 @@ namespace rondo {
 // Accepts the connections of a listening socket. On the I/O thread, but for construction.
 class Acceptor {
  public:
-  // After a failure of the system's: no descriptor is left, or no memory.
+  // After a failure of the system's: no descriptor is left, or no memory. Little of a handshake's 5 s.
   static constexpr std::chrono::milliseconds kPause{50};
 
   // A connection, non-blocking and close-on-exec. Nothing is accepted any more once it has thrown.
